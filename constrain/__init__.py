@@ -1,0 +1,1 @@
+"""Grammars, matchers and token masks. No torch, and no knowledge of requests."""

@@ -1,0 +1,1 @@
+"""The Python language for programs that generate. Knows nothing of the runtime."""

@@ -1,0 +1,1 @@
+"""The prefix tree: which token sequences have KV, and on which pages. Numpy only."""

@@ -1,0 +1,1 @@
+"""The runtime: processes, scheduler, memory, models, kernels, HTTP."""

@@ -1,0 +1,106 @@
+"""Configuration: one frozen dataclass per component; the command line's flags are made from them.
+
+A field's metadata holds its help text (``help``), and ``choices`` where only some values are
+right. A field ``max_running`` of ``SchedulerConfig`` becomes the flag ``--max-running``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def flag(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
+    """A configuration field that is also a flag of the command line."""
+    metadata: dict[str, Any] = {"help": help}
+    if choices is not None:
+        metadata["choices"] = choices
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how it runs."""
+
+    model: str | None = flag(
+        None,
+        "a .gguf file, a Hugging Face checkpoint directory or a hub name; default: SmolLM2-135M-Instruct",
+    )
+    served_name: str | None = flag(
+        None, "the name that requests use; default: made from the model's"
+    )
+    device: str = flag("auto", "where the model runs", ("auto", "cpu", "cuda"))
+    dtype: str = flag(
+        "auto",
+        "of weights, activations and KV; auto: bfloat16 where the hardware multiplies it, else float32",
+        ("auto", "float32", "bfloat16"),
+    )
+    attention: str = flag("auto", "attention backend", ("auto", "reference", "cpu"))
+    context_length: int | None = flag(
+        None, "most tokens of a request, prompt and output; default: the model's own"
+    )
+    threads: int | None = flag(None, "CPU threads of the worker; default: one for each core")
+    chat_template: str | None = flag(
+        None, "a file with a Jinja chat template, in place of the model's own"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheConfig:
+    """The KV pool and the tree over it."""
+
+    page_size: int = flag(1, "tokens in a page of KV")
+    kv_tokens: int | None = flag(
+        None, "tokens that the KV pool holds; default: made from --kv-memory"
+    )
+    kv_memory: float = flag(2.0, "GiB of KV pool, where --kv-tokens is not given")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerConfig:
+    """What may be in a step, and who comes first."""
+
+    max_running: int = flag(64, "most rows in a step")
+    max_batched_tokens: int = flag(512, "most tokens computed in a step")
+    max_waiting: int = flag(2048, "most samples that wait; more are refused with 503")
+    ageing_steps: int = flag(
+        256, "steps after which a waiting request goes before any with a longer cached prefix"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontConfig:
+    """The HTTP side."""
+
+    host: str = flag("127.0.0.1", "address to listen on")
+    port: int = flag(30000, "port to listen on; 0 picks a free one")
+    max_body_bytes: int = flag(16 * 2**20, "largest request body")
+    stall_seconds: float = flag(
+        60.0, "a stream whose client takes nothing for so long is cancelled"
+    )
+    allow_control_tokens: bool = flag(
+        False, "let text in chat messages form control tokens such as <|im_end|>"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig:
+    """What is written to standard error."""
+
+    log_level: str = flag(
+        "info", "least severe lines to write", ("debug", "info", "warning", "error")
+    )
+    log_format: str = flag(
+        "text", "one line of text, or one JSON object, an event", ("text", "json")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """All of a server's parts."""
+
+    model: ModelOptions = field(default_factory=ModelOptions)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    front: FrontConfig = field(default_factory=FrontConfig)
+    log: LogConfig = field(default_factory=LogConfig)

@@ -1,0 +1,85 @@
+"""A request as the scheduler sees it: tokens, and how many of them have KV."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .messages import Submit
+
+if TYPE_CHECKING:
+    from .memory.prefix_cache import Hold
+
+
+class Request:
+    """One sample in the making. Its state is ``tokens`` (prompt and output) and ``computed``.
+
+    The scheduler owns it and alone changes it; the runner reads it. ``slot`` is the row number in
+    ``[0, max_running)`` that a running request keeps until it leaves, so that a runner can keep
+    per-request arrays; ``hold`` names the pages of the first ``computed`` tokens and of the step
+    that is being computed.
+    """
+
+    __slots__ = (
+        "_length",
+        "_tokens",
+        "cached",
+        "choice",
+        "computed",
+        "epoch",
+        "hold",
+        "namespace",
+        "params",
+        "priority",
+        "prompt_len",
+        "rid",
+        "seed",
+        "slot",
+    )
+
+    def __init__(self, submit: Submit) -> None:
+        ids = [*submit.prompt_ids, *submit.output_ids]
+        self.rid = submit.rid
+        self.choice = submit.choice
+        self.epoch = submit.epoch
+        self.namespace = submit.namespace
+        self.priority = submit.priority
+        self.params = submit.params
+        self.seed = submit.seed
+        self.prompt_len = len(submit.prompt_ids)
+        self._tokens: npt.NDArray[np.int32] = np.empty(len(ids) + 64, np.int32)
+        self._tokens[: len(ids)] = ids
+        self._length = len(ids)
+        self.computed = 0
+        self.cached: int | None = None
+        self.hold: Hold | None = None
+        self.slot: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells this sample from all others that are alive."""
+        return (self.rid, self.choice)
+
+    @property
+    def length(self) -> int:
+        """Number of tokens, prompt and output."""
+        return self._length
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int32]:
+        """All tokens, int32[length]; a view, to be read only."""
+        return self._tokens[: self._length]
+
+    @property
+    def output_len(self) -> int:
+        """Number of output tokens so far."""
+        return self._length - self.prompt_len
+
+    def append(self, token: int) -> None:
+        """Adds one output token."""
+        if self._length == len(self._tokens):
+            self._tokens = np.concatenate([self._tokens, np.empty_like(self._tokens)])
+        self._tokens[self._length] = token
+        self._length += 1
