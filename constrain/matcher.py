@@ -43,7 +43,7 @@ class Matcher(Protocol):
         ...
 
     def forced(self) -> list[int]:
-        """Tokens that must come next, as the text would be tokenised; empty where there is a choice."""
+        """Tokens that must come next, as their text is tokenised; empty where there is a choice."""
         ...
 
     def fill(self, mask_row: MaskRow) -> None:

@@ -24,7 +24,7 @@ class ModelOptions:
 
     model: str | None = flag(
         None,
-        "a .gguf file, a Hugging Face checkpoint directory or a hub name; default: SmolLM2-135M-Instruct",
+        "a .gguf file, a checkpoint directory or a hub name; default: SmolLM2-135M-Instruct",
     )
     served_name: str | None = flag(
         None, "the name that requests use; default: made from the model's"
@@ -32,7 +32,7 @@ class ModelOptions:
     device: str = flag("auto", "where the model runs", ("auto", "cpu", "cuda"))
     dtype: str = flag(
         "auto",
-        "of weights, activations and KV; auto: bfloat16 where the hardware multiplies it, else float32",
+        "of weights, activations, KV; auto: bfloat16 where the hardware multiplies it, or float32",
         ("auto", "float32", "bfloat16"),
     )
     attention: str = flag("auto", "attention backend", ("auto", "reference", "cpu"))

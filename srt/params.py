@@ -79,7 +79,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             check_token_id(token, vocab_size, "stop_token_ids")
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise RequestError(
-                f"logit_bias has {len(self.logit_bias)} entries; at most {MAX_LOGIT_BIAS} are allowed",
+                f"logit_bias has {len(self.logit_bias)} entries; the most is {MAX_LOGIT_BIAS}",
                 param="logit_bias",
             )
         for token, bias in self.logit_bias.items():

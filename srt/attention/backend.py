@@ -17,7 +17,7 @@ class AttentionBackend(Protocol):
     """Causal attention of a step's tokens over their rows' pages."""
 
     def plan(self, batch: Batch) -> None:
-        """Works out, once a step, what every layer's ``run`` needs of the page tables and groups."""
+        """Works out, once a step, what each layer's ``run`` needs of page tables and groups."""
         ...
 
     def run(self, layer: int, q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor) -> Tensor:

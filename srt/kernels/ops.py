@@ -32,7 +32,7 @@ class Ops(Protocol):
         ...
 
     def rope(self, x_THD: Tensor, cos_TD2: Tensor, sin_TD2: Tensor) -> None:
-        """Rotates pairs ``(i, i + D/2)`` in place; ``x`` may be a strided view, cos/sin are float32."""
+        """Rotates pairs ``(i, i + D/2)`` in place; ``x`` may be a view, cos/sin are float32."""
         ...
 
     def head_norm(self, x_THD: Tensor, weight_D: Tensor, eps: float) -> None:
