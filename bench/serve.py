@@ -1,0 +1,242 @@
+"""Load generator for any OpenAI-compatible server.
+
+    python -m bench.serve --url http://127.0.0.1:30000 agent batch single --repeat 3 --out run.json
+
+Closed loop by default: as many requests in flight as the workload says. ``--rate R`` makes it open:
+requests start at the times of a Poisson process of R a second, whatever the server does. The first
+repetition of each workload is a warm-up and is not counted. Output tokens are those of the server's
+``usage``; times are taken where the client reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import random
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from .workloads import NAMES, Load, Workload, workload
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What one request saw: seconds since its start, tokens as the server counts them."""
+
+    first: float = 0.0
+    total: float = 0.0
+    gaps: list[float] = field(default_factory=list)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    error: str | None = None
+
+
+def body_of(load: Load, model: str) -> tuple[str, dict[str, Any]]:
+    """The route and the body of a request."""
+    common = {
+        "model": model,
+        "max_tokens": load.max_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if load.schema is None:
+        return "/v1/completions", {**common, "prompt": load.prompt, "ignore_eos": True}
+    schema = {"name": "record", "strict": True, "schema": load.schema}
+    return "/v1/chat/completions", {
+        **common,
+        "messages": [{"role": "user", "content": load.prompt}],
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+
+
+async def send(session: aiohttp.ClientSession, url: str, model: str, load: Load) -> Outcome:
+    """Runs one request to its end."""
+    route, body = body_of(load, model)
+    outcome = Outcome()
+    start = last = time.perf_counter()
+    async with session.post(url + route, json=body) as response:
+        if response.status != 200:
+            outcome.error = f"{response.status}: {(await response.text())[:300]}"
+            return outcome
+        async for line in response.content:
+            if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+                continue
+            now = time.perf_counter()
+            frame = json.loads(line[6:])
+            if "error" in frame:
+                outcome.error = str(frame["error"])
+            if frame.get("choices") and _has_text(frame["choices"][0]):
+                if outcome.first:
+                    outcome.gaps.append(now - last)
+                else:
+                    outcome.first = now - start
+                last = now
+            if frame.get("usage"):
+                _count(outcome, frame["usage"])
+    outcome.total = time.perf_counter() - start
+    return outcome
+
+
+def _has_text(choice: dict[str, Any]) -> bool:
+    return bool(choice.get("text") or choice.get("delta", {}).get("content"))
+
+
+def _count(outcome: Outcome, usage: dict[str, Any]) -> None:
+    outcome.prompt_tokens = usage["prompt_tokens"]
+    outcome.output_tokens = usage["completion_tokens"]
+    outcome.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+
+
+async def closed_loop(
+    session: aiohttp.ClientSession, url: str, model: str, work: Workload
+) -> list[Outcome]:
+    """Keeps ``work.concurrency`` requests in flight."""
+    queue = list(reversed(work.loads))
+    outcomes: list[Outcome] = []
+
+    async def client() -> None:
+        while queue:
+            outcomes.append(await send(session, url, model, queue.pop()))
+
+    await asyncio.gather(*(client() for _ in range(work.concurrency)))
+    return outcomes
+
+
+async def open_loop(
+    session: aiohttp.ClientSession, url: str, model: str, work: Workload, rate: float
+) -> list[Outcome]:
+    """Starts requests at random times, ``rate`` a second on average."""
+    source = random.Random(0)
+    tasks = []
+    for load in work.loads:
+        tasks.append(asyncio.create_task(send(session, url, model, load)))
+        await asyncio.sleep(source.expovariate(rate))
+    return list(await asyncio.gather(*tasks))
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """p50, p90 and p99 in milliseconds."""
+    if not values:
+        return {}
+    ordered = sorted(values)
+    return {
+        f"p{p}": 1000 * ordered[min(len(ordered) - 1, int(len(ordered) * p / 100))]
+        for p in (50, 90, 99)
+    }
+
+
+def summarise(name: str, outcomes: list[Outcome], seconds: float) -> dict[str, Any]:
+    """One repetition's figures."""
+    good = [o for o in outcomes if o.error is None]
+    output = sum(o.output_tokens for o in good)
+    return {
+        "workload": name,
+        "requests": len(outcomes),
+        "errors": [o.error for o in outcomes if o.error is not None][:3],
+        "seconds": seconds,
+        "output_tokens": output,
+        "tokens_per_second": output / seconds,
+        "prompt_tokens": sum(o.prompt_tokens for o in good),
+        "cached_tokens": sum(o.cached_tokens for o in good),
+        "ttft_ms": percentiles([o.first for o in good if o.first]),
+        "inter_token_ms": percentiles([gap for o in good for gap in o.gaps]),
+    }
+
+
+async def repetition(args: argparse.Namespace, model: str, name: str, rep: int) -> dict[str, Any]:
+    """Runs a workload once against the server."""
+    work = workload(name, rep)
+    timeout = aiohttp.ClientTimeout(total=args.timeout)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        start = time.perf_counter()
+        if args.rate:
+            outcomes = await open_loop(session, args.url, model, work, args.rate)
+        else:
+            outcomes = await closed_loop(session, args.url, model, work)
+        return summarise(name, outcomes, time.perf_counter() - start)
+
+
+async def served_model(url: str) -> str:
+    """The name of the first model that the server lists."""
+    async with aiohttp.ClientSession() as session, session.get(url + "/v1/models") as response:
+        return str((await response.json())["data"][0]["id"])
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "processor": next((ln.split(":")[1].strip() for ln in lines if "model name" in ln), ""),
+        "family": next((ln.split(":")[1].strip() for ln in lines if "cpu family" in ln), ""),
+        "cores": sum(line.startswith("processor") for line in lines),
+        "features": [f for f in ("amx_bf16", "avx512_bf16", "avx512_vnni") if f in flags],
+        "python": platform.python_version(),
+        "commit": commit.stdout.strip(),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Medians over the counted repetitions, one line a workload."""
+    lines = ["| workload | tok/s | TTFT p50 ms | inter-token p50/p99 ms | cached | errors |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name in dict.fromkeys(row["workload"] for row in rows):
+        own = [row for row in rows if row["workload"] == name]
+        speed = statistics.median(row["tokens_per_second"] for row in own)
+        ttft = statistics.median(row["ttft_ms"].get("p50", 0) for row in own)
+        gap50 = statistics.median(row["inter_token_ms"].get("p50", 0) for row in own)
+        gap99 = statistics.median(row["inter_token_ms"].get("p99", 0) for row in own)
+        cached = sum(r["cached_tokens"] for r in own) / max(1, sum(r["prompt_tokens"] for r in own))
+        errors = sum(len(row["errors"]) for row in own)
+        lines.append(
+            f"| {name} | {speed:.0f} | {ttft:.0f} | {gap50:.1f} / {gap99:.1f} "
+            f"| {cached:.0%} | {errors} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("workloads", nargs="*", default=["single", "batch", "agent"])
+    parser.add_argument("--url", default="http://127.0.0.1:30000")
+    parser.add_argument("--repeat", type=int, default=3, help="counted repetitions")
+    parser.add_argument("--no-warm-up", action="store_true")
+    parser.add_argument("--rate", type=float, default=0.0, help="open loop: requests a second")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for a repetition")
+    parser.add_argument("--label", default="", help="what is being measured, for the result file")
+    parser.add_argument("--out", type=Path, help="write all figures here as JSON")
+    args = parser.parse_args()
+    unknown = sorted(set(args.workloads) - set(NAMES))
+    if unknown:
+        parser.error(f"unknown workload {unknown[0]!r}; known: {', '.join(NAMES)}")
+    model = asyncio.run(served_model(args.url))
+    rows: list[dict[str, Any]] = []
+    for name in args.workloads:
+        if not args.no_warm_up and name != "agent_warm":
+            asyncio.run(repetition(args, model, name, -1))
+        for rep in range(args.repeat):
+            rows.append(asyncio.run(repetition(args, model, name, rep)))
+            print(f"{name} {rep}: {rows[-1]['tokens_per_second']:.1f} tok/s", flush=True)
+    print(table(rows))
+    if args.out:
+        head = {"label": args.label, "model": model, "arguments": vars(args), "machine": machine()}
+        args.out.write_text(json.dumps({**head, "rows": rows}, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()
