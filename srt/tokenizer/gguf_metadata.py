@@ -43,7 +43,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
 def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> tuple[dict[str, Any], bool]:
     """GPT-2's kind of byte-level BPE, and whether it adds BOS unless told otherwise."""
     name = metadata.get(_PREFIX + "pre")
-    if name not in _PRE_TOKENIZERS:
+    if not isinstance(name, str) or name not in _PRE_TOKENIZERS:
         raise LoadError(
             f"GGUF pre-tokenizer {name!r} is not supported; "
             f"supported are {', '.join(_PRE_TOKENIZERS)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import tokenizers
 
-PRIVATE = range(0xE000, 0xF900)
+_PRIVATE = range(0xF0000, 0xFFFFE)
 """Private-use characters: no case, no normal form other than themselves, no meaning in text."""
 
 
@@ -33,7 +33,8 @@ class Guard:
         self.tokenizer.no_padding()
 
     def substitute(self, text: str, literal: str | None) -> str:
-        """Exchanges markers for aliases, then takes out the character ``literal``."""
+        """Exchanges markers for aliases, then takes out ``literal``, a character that no alias
+        has (any in the Basic Multilingual Plane)."""
         text = self._markers.sub(lambda match: self._aliases[match[0]], text)
         return text if literal is None else text.replace(literal, "")
 
@@ -54,7 +55,7 @@ def _renamed_model(model: Mapping[str, Any], aliases: Mapping[str, str]) -> dict
     else:
         renamed["vocab"] = [[aliases.get(piece, piece), score] for piece, score in vocab]
     unknown = model.get("unk_token")
-    if unknown in aliases:
+    if isinstance(unknown, str) and unknown in aliases:
         renamed["unk_token"] = aliases[unknown]
     if "merges" in model:
         renamed["merges"] = [merge for merge in model["merges"] if not _touches(merge, aliases)]
@@ -68,4 +69,4 @@ def _touches(merge: str | list[str], aliases: Mapping[str, str]) -> bool:
 
 
 def _alias() -> str:
-    return "".join(chr(PRIVATE[secrets.randbelow(len(PRIVATE))]) for _ in range(10))
+    return "".join(chr(_PRIVATE[secrets.randbelow(len(_PRIVATE))]) for _ in range(10))
