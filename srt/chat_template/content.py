@@ -25,7 +25,7 @@ def normalized(
     parts do. Tool calls' ``arguments``, JSON text on the wire, become objects; text that is no
     JSON object stays text. ``RequestError`` with the path of whatever is malformed.
     """
-    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+    if not isinstance(messages, (list, tuple)) or not messages:
         raise RequestError("messages must be a list with at least one message", param="messages")
     return [_message(message, f"messages[{i}]", form_of) for i, message in enumerate(messages)]
 

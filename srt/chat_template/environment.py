@@ -29,7 +29,7 @@ class _Clock(threading.local):
 class _Generation(jinja2.ext.Extension):
     """``{% generation %}`` marks what an assistant wrote, for training; here it is its body."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012 - the name and type that Jinja prescribes
 
     def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
         next(parser.stream)

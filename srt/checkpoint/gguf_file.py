@@ -69,6 +69,8 @@ class GgufFile:
             key = cursor.string()
             self.metadata[key] = cursor.value(cursor.scalar("I"))
         infos = [_tensor_info(cursor) for _ in range(n_tensors)]
+        if self.get("split.count", int, 1) > 1:
+            raise LoadError(f"{self.path} is a part of a split model; join its parts first")
         alignment = self.get("general.alignment", int, 32)
         if alignment < 1:
             raise LoadError(f"{self.path}: general.alignment is {alignment}")

@@ -190,12 +190,3 @@ def gguf_templates(file: GgufFile) -> Mapping[str, str]:
         for key, value in file.metadata.items()
         if (key == prefix or key.startswith(prefix + ".")) and isinstance(value, str)
     }
-
-
-def quantization(file: GgufFile) -> str:
-    """Which types the weight matrices have, most bytes first: ``"Q4_1, Q8_0"``."""
-    sizes: dict[str, int] = {}
-    for tensor in file.tensors.values():
-        if len(tensor.shape) > 1:
-            sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.nbytes
-    return ", ".join(sorted(sizes, key=lambda kind: -sizes[kind]))

@@ -97,3 +97,12 @@ def shortened(names: Iterable[str], most: int = 5) -> str:
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def quantization(weights: Mapping[str, Weight]) -> str:
+    """Which types the matrices are stored in, most bytes first: ``"Q4_1, Q8_0"``."""
+    sizes: dict[str, int] = {}
+    for weight in weights.values():
+        if len(weight.shape) > 1:
+            sizes[weight.dtype] = sizes.get(weight.dtype, 0) + weight.nbytes
+    return ", ".join(sorted(sizes, key=lambda kind: -sizes[kind]))

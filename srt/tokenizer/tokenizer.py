@@ -44,6 +44,7 @@ class Tokenizer:
             entry["content"]: entry["id"] for entry in added if _is_marker(entry)
         }
         self.control_ids = frozenset(self.markers.values())
+        self._check_ids(added)
         self.bos_id = self.special_id("bos_token")
         self.eos_id = self.special_id("eos_token")
         self.bos_ids = self._prefix(add_bos)
@@ -138,6 +139,16 @@ class Tokenizer:
     def _guard(self) -> Guard:
         with self._lock:  # built once, when the first chat needs it
             return self._cached_guard
+
+    def _check_ids(self, added: Sequence[Mapping[str, Any]]) -> None:
+        """The library numbers added tokens itself; that must agree with what the files say."""
+        for entry in added:
+            token = self._full.token_to_id(entry["content"])
+            if token != entry["id"]:
+                raise LoadError(
+                    f"the tokenizer's added token {entry['content']!r} has the id {entry['id']}, "
+                    f"but comes out as {token}"
+                )
 
     def _bos(self, wanted: bool) -> list[int]:
         if not wanted:
