@@ -96,6 +96,14 @@ class LogConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProcessConfig:
+    """When a process of the server counts as dead; the server then ends."""
+
+    silent_seconds: float = flag(10.0, "a process that gives no sign of life for so long is killed")
+    step_seconds: float = flag(120.0, "a process that is in one step for so long is killed")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerConfig:
     """All of a server's parts."""
 
@@ -103,4 +111,5 @@ class ServerConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     front: FrontConfig = field(default_factory=FrontConfig)
+    processes: ProcessConfig = field(default_factory=ProcessConfig)
     log: LogConfig = field(default_factory=LogConfig)
