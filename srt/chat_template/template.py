@@ -219,7 +219,8 @@ class ChatTemplate:
             text = self._run(self._templates[name], {**variables, "add_generation_prompt": False})
         except RequestError:
             return False
-        return all(word in text for word in _PROBES) and f"'{_PROBES[1]}'" not in text
+        printed = any(f"{quote}type{quote}" in text for quote in "'\"")
+        return not printed and all(word in text for word in _PROBES)
 
 
 _PROBED: Message = {}

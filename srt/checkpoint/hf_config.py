@@ -103,7 +103,7 @@ def _window(config: Mapping[str, Any], kind: str, n_layers: int) -> int | None:
         types = config.get("layer_types")
         if types is not None and "sliding_attention" not in types:
             return None
-        if types is None and _get(config, "max_window_layers", int, 28) >= n_layers:
+        if types is None and config.get("max_window_layers", 28) >= n_layers:
             return None
     default = 4096 if kind in ("mistral", "qwen2", "qwen3") else None
     window = config.get("sliding_window", default)

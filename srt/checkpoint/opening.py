@@ -31,6 +31,9 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     """
     path = Path(path)
     if path.is_dir():
+        ggufs = list(path.glob("*.gguf"))
+        if len(ggufs) == 1 and not (path / "config.json").is_file():
+            return _open_gguf(ggufs[0])
         return _open_directory(path)
     if path.is_file():
         return _open_gguf(path)
