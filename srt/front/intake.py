@@ -1,0 +1,310 @@
+"""From a request's body to prompts that are fit to be submitted. Runs in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..chat_template import ChatTemplate
+from ..errors import RequestError
+from ..params import SamplingParams, check_token_id
+from ..tokenizer import Tokenizer
+from .bodies import (
+    ChatBody,
+    ChatMessage,
+    CompletionBody,
+    DetokenizeBody,
+    GenerateBody,
+    NativeParams,
+    TokenizeBody,
+)
+from .entry import Prepared, Prompt
+from .model_info import ModelInfo
+from .protocol import refuse_unsupported
+from .resolve import (
+    chat_params,
+    checked_priority,
+    checked_rid,
+    completion_params,
+    fitted,
+    fresh_seed,
+    namespace,
+    native_params,
+)
+
+T = TypeVar("T")
+
+MAX_CHOICES = 2048
+"""Samples that one request may ask for, over all its prompts."""
+
+_OPENAI = (
+    "response_format",
+    "custom_logit_processor",
+    "logits_processors",
+    "lora_path",
+    "regex",
+    "ebnf",
+    "json_schema",
+    "structured_outputs",
+)
+_CHAT = (
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "audio",
+    "modalities",
+    "web_search_options",
+    "moderation",
+    "chat_template",
+)
+_GENERATE = (
+    "lora_path",
+    "image_data",
+    "audio_data",
+    "video_data",
+    "input_embeds",
+    "session_params",
+    "custom_logit_processor",
+    "return_hidden_states",
+    "token_ids_logprob",
+)
+_NATIVE = ("json_schema", "regex", "ebnf", "structural_tag", "stop_regex", "custom_params")
+
+
+class Intake:
+    """Checks requests, fills in their defaults and tokenises them.
+
+    No state, safe to use from several threads; tokenising a long text takes a while, so a server
+    calls it in a thread pool. All methods raise ``RequestError`` for what cannot be run.
+    ``control`` lets text in chat messages form control tokens.
+    """
+
+    def __init__(
+        self,
+        model: ModelInfo,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        *,
+        control: bool = False,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self._template = template
+        self._control = control
+
+    def chat(self, body: ChatBody) -> Prepared:
+        """One prompt, made by the model's chat template."""
+        refuse_unsupported(body, (*_OPENAI, *_CHAT))
+        self.model.check_name(body.model)
+        params = chat_params(body, self.model)
+        ids = self._chat_ids(
+            body.messages,
+            body.add_generation_prompt,
+            body.continue_final_message,
+            body.chat_template_kwargs,
+        )
+        prompt = Prompt(ids, params, checked_rid(body.rid))
+        prompt = fitted(prompt, self.model, body.truncate_prompt_tokens, "messages")
+        return self._prepared([prompt], body.cache_salt, body.priority)
+
+    def completion(self, body: CompletionBody) -> Prepared:
+        """One prompt, or a list of them."""
+        refuse_unsupported(body, (*_OPENAI, "suffix", "use_beam_search"))
+        if body.best_of is not None and body.best_of != (1 if body.n is None else body.n):
+            refuse_unsupported(body, ("best_of",))
+        self.model.check_name(body.model)
+        params = completion_params(body, self.model)
+        pairs = self._read_prompts(prompt_list(body.prompt, "prompt"), "prompt")
+        _check_choices(len(pairs), params.n)
+        names, call_names = _rids(body.rid, len(pairs))
+        prompts = [
+            fitted(Prompt(ids, params, name, text), self.model, body.truncate_prompt_tokens)
+            for (ids, text), name in zip(pairs, names, strict=True)
+        ]
+        if body.echo:
+            prompts = [self._with_text(prompt) for prompt in prompts]
+        return self._prepared(prompts, body.cache_salt, body.priority, call_names)
+
+    def generate(self, body: GenerateBody) -> Prepared:
+        """SGLang's native request: one prompt, or a list with its own parameters for each."""
+        refuse_unsupported(body, _GENERATE)
+        self.model.check_name(body.model)
+        if (body.text is None) == (body.input_ids is None):
+            raise RequestError("exactly one of text and input_ids is needed", param="text")
+        param = "text" if body.text is not None else "input_ids"
+        given = body.text if body.text is not None else body.input_ids
+        pairs = self._read_prompts(prompt_list(given, param), param)
+        resolved = self._native_params(body, len(pairs))
+        _check_choices(len(pairs), resolved[0].n)
+        names, call_names = _rids(body.rid, len(pairs))
+        prompts = [
+            fitted(Prompt(ids, params, name), self.model, body.truncate_prompt_tokens, param)
+            for (ids, _), params, name in zip(pairs, resolved, names, strict=True)
+        ]
+        return self._prepared(prompts, body.cache_salt, body.priority, call_names)
+
+    def tokenize(self, body: TokenizeBody) -> list[list[int]]:
+        """Ids of each text; a single text or chat gives one list."""
+        self.model.check_name(body.model)
+        if (body.prompt is None) == (body.messages is None):
+            raise RequestError("exactly one of prompt and messages is needed", param="prompt")
+        if body.messages is not None:
+            ids = self._chat_ids(
+                body.messages,
+                body.add_generation_prompt,
+                body.continue_final_message,
+                body.chat_template_kwargs,
+            )
+            return [ids]
+        texts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt or ())
+        add_bos = False if body.add_special_tokens is False else None
+        return self.tokenizer.encode_batch(texts, add_bos=add_bos)
+
+    def detokenize(self, body: DetokenizeBody) -> list[str]:
+        """Text of each list of ids; a flat list gives one text."""
+        self.model.check_name(body.model)
+        skip = body.skip_special_tokens is not False
+        lists = prompt_list(body.tokens, "tokens") if body.tokens else []
+        checked = [self._checked_ids(ids, "tokens") for ids in lists if isinstance(ids, list)]
+        return [self.tokenizer.decode(ids, skip_special=skip) for ids in checked or [[]]]
+
+    def _chat_ids(
+        self,
+        messages: Sequence[ChatMessage],
+        add_generation_prompt: bool | None,
+        continue_final_message: bool | None,
+        variables: Mapping[str, Any] | None,
+    ) -> list[int]:
+        goes_on = bool(continue_final_message)
+        opens = not goes_on if add_generation_prompt is None else add_generation_prompt
+        plain = [
+            {k: v for k, v in msgspec.structs.asdict(message).items() if v is not None}
+            for message in messages
+        ]
+        return self._template.encode(
+            plain,
+            add_generation_prompt=opens,
+            continue_final_message=goes_on,
+            variables=variables,
+            control=self._control,
+        )
+
+    def _read_prompts(
+        self, given: Sequence[str | list[int]], param: str
+    ) -> list[tuple[list[int], str | None]]:
+        """Ids of each prompt, and its text where that is what was given."""
+        texts = [part for part in given if isinstance(part, str)]
+        encoded = iter(self.tokenizer.encode_batch(texts) if texts else ())
+        return [
+            (next(encoded), part)
+            if isinstance(part, str)
+            else (self._checked_ids(part, param), None)
+            for part in given
+        ]
+
+    def _checked_ids(self, ids: list[int], param: str) -> list[int]:
+        for token in ids:
+            check_token_id(token, self.model.vocab_size, param)
+        return ids
+
+    def _with_text(self, prompt: Prompt) -> Prompt:
+        """What an echo shows: the text as it was given, or, where ids were given or cut, theirs."""
+        whole = prompt.text is not None and self.tokenizer.encode(prompt.text) == prompt.ids
+        return prompt if whole else prompt._replace(text=self.tokenizer.decode(prompt.ids))
+
+    def _native_params(self, body: GenerateBody, count: int) -> list[SamplingParams]:
+        given = _each(body.sampling_params, count, "sampling_params", NativeParams())
+        wanted = _each(body.return_logprob, count, "return_logprob", False)
+        starts = _each(body.logprob_start_len, count, "logprob_start_len", -1)
+        tops = _each(body.top_logprobs_num, count, "top_logprobs_num", 0)
+        resolved = []
+        for params, logprob, start, top in zip(given, wanted, starts, tops, strict=True):
+            refuse_unsupported(params, _NATIVE, "sampling_params.")
+            resolved.append(
+                native_params(params, self.model, logprob=logprob, start=start, top=top)
+            )
+        if len({(params.n, params.seed) for params in resolved}) > 1:
+            raise RequestError(
+                "n and seed must be the same for all prompts", param="sampling_params"
+            )
+        return resolved
+
+    def _prepared(
+        self,
+        prompts: list[Prompt],
+        salt: str | None,
+        priority: int | None,
+        names: tuple[str, ...] = (),
+    ) -> Prepared:
+        seed = prompts[0].params.seed
+        return Prepared(
+            prompts,
+            fresh_seed() if seed is None else seed,
+            namespace(salt),
+            checked_priority(priority),
+            names,
+        )
+
+
+def prompt_list(given: Any, param: str) -> list[str | list[int]]:
+    """A prompt in any of OpenAI's four forms as a list of texts and lists of ids.
+
+    ``RequestError`` with the place of whatever is neither, or is empty.
+    """
+    if isinstance(given, str):
+        return [given]
+    if not given:
+        raise RequestError(f"{param} is empty", param=param)
+    if all(type(part) is int for part in given):
+        return [given]
+    for i, part in enumerate(given):
+        path = f"{param}[{i}]"
+        if isinstance(part, list):
+            for j, token in enumerate(part):
+                if type(token) is not int:
+                    raise RequestError(f"{path}[{j}] must be a token id", param=f"{path}[{j}]")
+            if not part:
+                raise RequestError(f"{path} is empty", param=path)
+        elif not isinstance(part, str):
+            raise RequestError(f"{path} must be a text or a list of token ids", param=path)
+        if type(part) is not type(given[0]):
+            raise RequestError(
+                f"{path} is of another kind than {param}[0]: texts and ids cannot be mixed",
+                param=path,
+            )
+    return list(given)
+
+
+def _each(value: T | list[T] | None, count: int, name: str, default: T) -> list[T]:
+    """One value for each prompt, from one for all of them or a list."""
+    if not isinstance(value, list):
+        return [default if value is None else value] * count
+    if len(value) != count:
+        raise RequestError(f"{name} has {len(value)} entries for {count} prompts", param=name)
+    return value
+
+
+def _rids(rid: str | list[str] | None, count: int) -> tuple[list[str | None], tuple[str, ...]]:
+    """A rid for each prompt, and those that stand for all: one rid with many prompts does both."""
+    if isinstance(rid, list):
+        if len(rid) != count:
+            raise RequestError(f"rid has {len(rid)} entries for {count} prompts", param="rid")
+        if len(set(rid)) != count:
+            raise RequestError("rid names two prompts alike", param="rid")
+        return [checked_rid(one) for one in rid], ()
+    checked = checked_rid(rid)
+    if checked is None or count == 1:
+        return [checked] * count, ()
+    return [f"{checked}_{i}" for i in range(count)], (checked,)
+
+
+def _check_choices(prompts: int, n: int) -> None:
+    if prompts * n > MAX_CHOICES:
+        raise RequestError(
+            f"{prompts} prompts with n = {n} ask for {prompts * n} samples; "
+            f"one request may have {MAX_CHOICES}",
+            param="n",
+        )

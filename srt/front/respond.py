@@ -1,0 +1,186 @@
+"""Writing answers to HTTP: whole ones, streams of events, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..errors import RequestError
+from ..log import Log
+from .entry import Call, first_error
+from .journal import Journal
+from .openai_replies import ErrorDetail, ErrorReply, encode, frame
+
+ABORT_EXTENSION = "sapwood.abort"
+"""A scope's extension: its ``abort`` drops the connection at once, with all that it still holds."""
+
+_RETRY = {"retry-after": "1"}
+
+
+class Answer(Protocol):
+    """Turns a call into bytes for its client."""
+
+    def whole(self) -> bytes:
+        """The body of an answer that is not streamed; the call has finished."""
+        ...
+
+    def news(self) -> bytes:
+        """Events for what has come since the last call."""
+        ...
+
+    def end(self) -> bytes:
+        """Events after the last."""
+        ...
+
+
+class JsonBytes(Response):
+    """A body that is JSON already."""
+
+    media_type = "application/json"
+
+
+def json_response(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> JsonBytes:
+    """A value as JSON."""
+    return JsonBytes(encode(value), status, headers)
+
+
+def error_reply(error: RequestError) -> ErrorReply:
+    """OpenAI's error body."""
+    return ErrorReply(ErrorDetail(error.message, error.type, error.param, error.code))
+
+
+def error_response(error: RequestError) -> JsonBytes:
+    """An error with its status; one that may pass says when to try again."""
+    return json_response(error_reply(error), error.status, _RETRY if error.status == 503 else None)
+
+
+class Streamed(Response):
+    """An answer that is written as it comes, or once it is whole.
+
+    The status waits for the first news, so that a refusal by the worker still has its own. The
+    client's going away ends the call at once; so does a client that takes nothing for
+    ``stall_seconds`` (then the connection is dropped).
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        answer: Answer,
+        journal: Journal,
+        *,
+        stream: bool,
+        stall_seconds: float,
+        aborts_are_answers: bool = False,
+    ) -> None:
+        self._call = call
+        self._answer = answer
+        self._journal = journal
+        self._stream = stream
+        self._stall = stall_seconds
+        self._aborts_are_answers = aborts_are_answers
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        async with _watched(self._call, self._journal, receive):
+            await self._call.changed()
+            error = self._failure()
+            if error is not None:
+                raise error
+            if self._call.cancelled:
+                return
+            if self._stream:
+                await self._events(scope, send)
+            else:
+                await self._whole(scope, receive, send)
+
+    async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {"x-seed": str(self._call.seed)}
+        await JsonBytes(self._answer.whole(), headers=headers)(scope, receive, send)
+
+    async def _events(self, scope: Scope, send: Send) -> None:
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-cache"),
+            (b"x-seed", str(self._call.seed).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        call = self._call
+        while not call.cancelled:
+            ended = call.ended
+            data = self._answer.news() if call.error is None else b""
+            if ended:
+                error = self._failure()
+                data += self._answer.end() if error is None else frame(error_reply(error))
+            if data:
+                body = {"type": "http.response.body", "body": data, "more_body": not ended}
+                try:
+                    async with asyncio.timeout(self._stall):
+                        await send(body)
+                except TimeoutError:
+                    await self._drop(scope)
+                    return
+            if ended:
+                return
+            await call.changed()
+
+    async def _drop(self, scope: Scope) -> None:
+        self._journal.cancel(self._call)
+        Log("front").warning("client stalled", rid=self._call.id, seconds=self._stall)
+        abort = (scope.get("extensions") or {}).get(ABORT_EXTENSION)
+        if abort is not None:
+            abort["abort"]()
+            await asyncio.sleep(0)  # the server learns of it before this response returns
+
+    def _failure(self) -> RequestError | None:
+        call = self._call
+        if call.error is not None:
+            return call.error
+        if not call.ended:
+            return None
+        error = first_error(call.entries)
+        if error is not None and error.status < 500 and self._aborts_are_answers:
+            return None
+        return error
+
+
+@contextlib.asynccontextmanager
+async def _watched(call: Call, journal: Journal, receive: Receive) -> AsyncIterator[None]:
+    """Ends the call when its client goes away, or when the block is left before its end."""
+
+    async def wait_for_disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        journal.cancel(call)
+
+    task = asyncio.create_task(wait_for_disconnect())
+    try:
+        yield
+    finally:
+        task.cancel()
+        journal.cancel(call)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body. ``RequestError`` 413 as soon as it is known to be too large."""
+    too_large = RequestError(
+        f"the body is larger than {limit} bytes", code="body_too_large", status=413
+    )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limit:
+        raise too_large
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise too_large
+        parts.append(part)
+    return b"".join(parts)
