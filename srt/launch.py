@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -30,8 +31,14 @@ LAST_WORDS = 1.0
 """Seconds between a death and the end, in which clients get their errors and probes a 503."""
 
 
-def serve(config: ServerConfig, programs: Mapping[str, str] = PROGRAMS) -> int:
+def serve(
+    config: ServerConfig,
+    programs: Mapping[str, str] = PROGRAMS,
+    find: Callable[[ServerConfig], Path] | None = None,
+) -> int:
     """Runs a server until it is told to stop (0) or one of its processes dies (1).
+
+    ``programs`` are the modules of the roles, ``find`` checks and finds the model.
 
     ``UsageError`` and ``LoadError`` say in one line what keeps it from starting.
     """
@@ -40,7 +47,7 @@ def serve(config: ServerConfig, programs: Mapping[str, str] = PROGRAMS) -> int:
         with listen(config.front.host, config.front.port) as listener:
             try:
                 signals.interrupt = True
-                path = check_model(config)
+                path = (find or check_model)(config)
                 signals.interrupt = False
             except KeyboardInterrupt:
                 return 0
@@ -69,7 +76,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OverflowError as error:
         raise UsageError(f"--port {port}: {error}") from error
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = os.strerror(error.errno) if error.errno else str(error)
         hint = "; choose another with --port" if port else ""
         raise UsageError(f"cannot listen on {host} port {port}: {reason.lower()}{hint}") from error
 
