@@ -21,7 +21,7 @@ from ..config import ServerConfig
 from ..errors import LoadError
 from ..messages import ToFront, ToWorker
 from ..metrics import Metrics
-from ..processes.lifeline import Down, Lifeline, Order, Peer, Start
+from ..processes.lifeline import BEAT_SECONDS, Down, Lifeline, Order, Peer, Start
 from .app import make_app
 from .http_server import Server, make_server
 from .intake import Intake
@@ -82,6 +82,7 @@ class Process:
         self._reading: Reading[ToFront] = Reading(receiver, self._take)
         self._server = server
         self._peers: set[str] = set()
+        self._peers_ready = asyncio.Event()
 
     async def serve(self, listener: socket.socket, lifeline: Lifeline) -> None:
         """Serves HTTP on a listening socket until ``Stop`` comes."""
@@ -89,9 +90,18 @@ class Process:
         self._reading.start()
         serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         lifeline.listen(lambda order: _in_loop(loop, self._obey, order))
-        lifeline.ready({})
+        beating = asyncio.create_task(self._beat(lifeline))
         await serving
+        beating.cancel()
         self._reading.stop()
+
+    async def _beat(self, lifeline: Lifeline) -> None:
+        """Says that the front is ready once it is, and that its event loop goes round."""
+        await self._peers_ready.wait()
+        lifeline.ready({})
+        while True:
+            lifeline.pulse.begin()
+            await asyncio.sleep(BEAT_SECONDS)
 
     def _take(self, messages: Sequence[ToFront]) -> None:
         receive = self._front.journal.receive
@@ -103,13 +113,18 @@ class Process:
         if isinstance(order, Peer):
             self._peers.add(order.role)
             front.info[order.role] = order.detail
-            front.ready = front.dead is None and self._peers >= NEEDED
+            if self._peers >= NEEDED:
+                front.ready = front.dead is None
+                self._peers_ready.set()
         elif isinstance(order, Down):
             front.fail(order.message)
         else:
             self._server.should_exit = True
             asyncio.get_running_loop().call_later(
-                max(0.0, order.grace - LAST_WORDS), front.fail, "the server is shutting down"
+                max(0.0, order.grace - LAST_WORDS),
+                front.fail,
+                "the server is shutting down",
+                "shutting_down",
             )
 
 
