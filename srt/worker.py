@@ -1,0 +1,63 @@
+"""The worker's process: scheduler, prefix cache and model, one for each device."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from .channel import Receiver, Sender
+from .checkpoint import open_checkpoint
+from .messages import ToDetokenizer, ToWorker
+from .processes.lifeline import Lifeline, Start
+
+
+def run(start: Start, lifeline: Lifeline) -> None:
+    """Loads the model, generates a token to prove it, and serves steps until the process ends."""
+    context = zmq.Context(1)
+    receiver: Receiver[ToWorker] = Receiver(context, start.paths.to_worker, ToWorker)
+    sender: Sender[ToDetokenizer] = Sender(context, start.paths.to_detokenizer)
+    # The heavy imports come after the socket is there, so that the others can connect meanwhile.
+    from .core import Core
+    from .runner import ModelRunner
+
+    began = time.monotonic()
+    config = start.config
+    checkpoint = open_checkpoint(Path(start.model))
+    runner = ModelRunner.load(config.model, config.cache, config.scheduler, checkpoint)
+    context_length = checkpoint.config.context(config.model.context_length)
+    core = Core.of(runner, checkpoint, config.scheduler, context_length)
+    loaded = time.monotonic()
+    runner.warm_up()
+    sender.wait_connected()
+    gc.collect()
+    gc.freeze()
+    detail: dict[str, Any] = {
+        "model": config.model.served_name or checkpoint.name,
+        **runner.describe(),
+        "load_seconds": round(loaded - began, 2),
+        "warm_up_seconds": round(time.monotonic() - loaded, 2),
+    }
+    lifeline.ready(detail)
+    serve(core, receiver, sender, lifeline)
+
+
+def serve(
+    core: Any,
+    receiver: Receiver[ToWorker],
+    sender: Sender[ToDetokenizer],
+    lifeline: Lifeline,
+) -> None:
+    """Steps while there is work, and sleeps in ``poll`` while there is none. Does not return."""
+    pulse = lifeline.pulse
+    while True:
+        messages = receiver.drain(0.0 if core.busy else None)
+        pulse.begin()
+        for message in messages:
+            core.handle(message)
+        for reply in core.step():
+            sender.send(reply)
+        pulse.end()
