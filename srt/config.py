@@ -1,21 +1,49 @@
 """Configuration: one frozen dataclass per component; the command line's flags are made from them.
 
-A field's metadata holds its help text (``help``), and ``choices`` where only some values are
-right. A field ``max_running`` of ``SchedulerConfig`` becomes the flag ``--max-running``.
+A field's metadata holds its help text (``help``), ``choices`` where only some values are right, and
+``low`` and ``high`` where a number is limited. A field ``max_running`` of ``SchedulerConfig``
+becomes the flag ``--max-running``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from .errors import UsageError
 
-def flag(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
+
+def flag(
+    default: Any,
+    help: str,
+    choices: tuple[str, ...] | None = None,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> Any:
     """A configuration field that is also a flag of the command line."""
     metadata: dict[str, Any] = {"help": help}
-    if choices is not None:
-        metadata["choices"] = choices
+    for name, value in (("choices", choices), ("low", low), ("high", high)):
+        if value is not None:
+            metadata[name] = value
     return field(default=default, metadata=metadata)
+
+
+def check(part: Any) -> None:
+    """Raises ``UsageError`` naming the first field of a component that has an impossible value."""
+    for each in fields(part):
+        value, meta = getattr(part, each.name), each.metadata
+        name = "--" + each.name.replace("_", "-")
+        if value is None:
+            continue
+        if "choices" in meta and value not in meta["choices"]:
+            raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(meta['choices'])}")
+        low, high = meta.get("low"), meta.get("high")
+        # Written so that NaN fails.
+        if low is not None and not value >= low:
+            raise UsageError(f"{name} is {value}; it must be {low} or more")
+        if high is not None and not value <= high:
+            raise UsageError(f"{name} is {value}; it must be {high} or less")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +65,9 @@ class ModelOptions:
     )
     attention: str = flag("auto", "attention backend", ("auto", "reference", "cpu"))
     context_length: int | None = flag(
-        None, "most tokens of a request, prompt and output; default: the model's own"
+        None, "most tokens of a request, prompt and output; default: the model's own", low=1
     )
-    threads: int | None = flag(None, "CPU threads of the worker; default: one for each core")
+    threads: int | None = flag(None, "CPU threads of the worker; default: one for each core", low=1)
     chat_template: str | None = flag(
         None, "a file with a Jinja chat template, in place of the model's own"
     )
@@ -49,22 +77,24 @@ class ModelOptions:
 class CacheConfig:
     """The KV pool and the tree over it."""
 
-    page_size: int = flag(1, "tokens in a page of KV")
+    page_size: int = flag(1, "tokens in a page of KV", low=1)
     kv_tokens: int | None = flag(
-        None, "tokens that the KV pool holds; default: made from --kv-memory"
+        None, "tokens that the KV pool holds; default: made from --kv-memory", low=1
     )
-    kv_memory: float = flag(2.0, "GiB of KV pool, where --kv-tokens is not given")
+    kv_memory: float = flag(2.0, "GiB of KV pool, where --kv-tokens is not given", low=0.001)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerConfig:
     """What may be in a step, and who comes first."""
 
-    max_running: int = flag(64, "most rows in a step")
-    max_batched_tokens: int = flag(512, "most tokens computed in a step")
-    max_waiting: int = flag(2048, "most samples that wait; more are refused with 503")
+    max_running: int = flag(64, "most rows in a step", low=1)
+    max_batched_tokens: int = flag(512, "most tokens computed in a step", low=1)
+    max_waiting: int = flag(2048, "most samples that wait; more are refused with 503", low=0)
     ageing_steps: int = flag(
-        256, "steps after which a waiting request goes before any with a longer cached prefix"
+        256,
+        "steps after which a waiting request goes before any with a longer cached prefix",
+        low=1,
     )
 
 
@@ -73,10 +103,10 @@ class FrontConfig:
     """The HTTP side."""
 
     host: str = flag("127.0.0.1", "address to listen on")
-    port: int = flag(30000, "port to listen on; 0 picks a free one")
-    max_body_bytes: int = flag(16 * 2**20, "largest request body")
+    port: int = flag(30000, "port to listen on; 0 picks a free one", low=0, high=65535)
+    max_body_bytes: int = flag(16 * 2**20, "largest request body", low=1)
     stall_seconds: float = flag(
-        60.0, "a stream whose client takes nothing for so long is cancelled"
+        60.0, "a stream whose client takes nothing for so long is cancelled", low=0.1
     )
     allow_control_tokens: bool = flag(
         False, "let text in chat messages form control tokens such as <|im_end|>"
@@ -99,8 +129,12 @@ class LogConfig:
 class ProcessConfig:
     """When a process of the server counts as dead; the server then ends."""
 
-    silent_seconds: float = flag(10.0, "a process that gives no sign of life for so long is killed")
-    step_seconds: float = flag(120.0, "a process that is in one step for so long is killed")
+    silent_seconds: float = flag(
+        10.0, "a process that gives no sign of life for so long is killed", low=1
+    )
+    step_seconds: float = flag(
+        120.0, "a process that is in one step for so long is killed", low=0.1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
