@@ -50,7 +50,7 @@ class ChatAnswer:
         self._wants_logprobs = params.logprobs is not None
         self._wants_ids = bool(body.return_token_ids)
         self._chunks = Chunks(call, self._head, body.stream_options)
-        self._open = [Cursor(choice) for choice in call.choices]
+        self._open = [Cursor(choice, every_id=self._wants_ids) for choice in call.choices]
 
     def whole(self) -> bytes:
         """The body of an answer that is not streamed."""
@@ -86,8 +86,6 @@ class ChatAnswer:
         if news.is_first:
             opening = ChatChunkChoice(index=index, delta=ChatDelta("assistant", ""))
             frames.append(self._chunks.frame(opening))
-        if not (news.text or news.logprobs or news.finish):
-            return frames
         chunk = ChatChunkChoice(index=index, delta=ChatDelta(content=news.text or UNSET))
         if self._wants_logprobs:
             chunk.logprobs = self._logprobs(news.logprobs, news.finish)

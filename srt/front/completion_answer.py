@@ -22,8 +22,8 @@ class _Part:
 
     __slots__ = ("cursor", "offsets", "prompt")
 
-    def __init__(self, choice: Choice, prompt: Prompt, echo: bool) -> None:
-        self.cursor = Cursor(choice)
+    def __init__(self, choice: Choice, prompt: Prompt, *, echo: bool, every_id: bool) -> None:
+        self.cursor = Cursor(choice, every_id=every_id)
         self.prompt = prompt
         starts_late = 0 if echo or prompt.text is None else len(prompt.text)
         self.offsets = TextOffsets(prompt.params.skip_special_tokens, starts_late)
@@ -48,7 +48,7 @@ class CompletionAnswer:
         )
         self._chunks = Chunks(call, self._head, body.stream_options)
         self._open = [
-            _Part(choice, entry.prompt, self._echo)
+            _Part(choice, entry.prompt, echo=self._echo, every_id=self._wants_ids)
             for entry in call.entries
             for choice in entry.choices
         ]
@@ -74,7 +74,7 @@ class CompletionAnswer:
         frames = []
         for part in self._open:
             news = part.cursor.take()
-            if news is not None and (news.text or news.logprobs or news.finish or self._echo):
+            if news is not None:
                 frames.append(self._chunks.frame(self._choice(part, news)))
         self._open = [part for part in self._open if not part.cursor.ended]
         return b"".join(frames)

@@ -9,7 +9,8 @@ from .entry import Choice
 
 
 class News(NamedTuple):
-    """What has come since the last look."""
+    """What has come since the last look. ``ids`` may run ahead of ``text``, part of which can be
+    held back."""
 
     text: str
     ids: list[int]
@@ -19,24 +20,24 @@ class News(NamedTuple):
 
 
 class Cursor:
-    """Reads a choice piece by piece. A slow reader finds more at once, and costs no memory."""
+    """Reads a choice piece by piece. A slow reader finds more at once, and costs no memory.
 
-    __slots__ = ("_ids", "_logprobs", "_pieces", "_started", "choice", "ended")
+    Ids whose text is still held back are news only with ``every_id``.
+    """
 
-    def __init__(self, choice: Choice) -> None:
+    __slots__ = ("_every_id", "_ids", "_logprobs", "_pieces", "_started", "choice", "ended")
+
+    def __init__(self, choice: Choice, *, every_id: bool = False) -> None:
         self.choice = choice
+        self._every_id = every_id
         self.ended = False
         self._started = False
         self._pieces = self._ids = self._logprobs = 0
 
     def take(self) -> News | None:
-        """What is new, if there is anything to tell: text, log-probabilities, or the end.
-
-        Ids alone are no news: their text is still held back. The first look always is.
-        """
+        """What is new: text, log-probabilities, ids, the end; ``None`` where nothing is."""
         choice = self.choice
-        changed = self._pieces < len(choice.pieces) or self._logprobs < len(choice.logprobs)
-        if self.ended or not (changed or choice.finish is not None or self._has_begun()):
+        if self.ended or not (choice.finish is not None or self._grown()):
             return None
         news = News(
             "".join(choice.pieces[self._pieces :]),
@@ -51,5 +52,10 @@ class Cursor:
         self.ended = choice.finish is not None
         return news
 
-    def _has_begun(self) -> bool:
-        return not self._started and bool(self.choice.ids)
+    def _grown(self) -> bool:
+        choice = self.choice
+        return (
+            self._pieces < len(choice.pieces)
+            or self._logprobs < len(choice.logprobs)
+            or (self._every_id and self._ids < len(choice.ids))
+        )

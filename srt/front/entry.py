@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import RequestError
@@ -130,12 +130,16 @@ class Call:
     """A request as its client sees it: one or more prompts, answered together.
 
     Ends in exactly one of: all choices finished, ``error`` (a refusal or a failure, which ends
-    every choice), ``cancelled`` (nobody wants the answer any more). One reader waits for news:
-    with ``await call.changed()`` on an event loop, or through ``listen`` without one.
+    every choice), ``cancelled`` (nobody wants the answer any more). With ``keeps_aborted`` a choice
+    that was aborted counts as finished, and keeps what it has. One reader waits for news: with
+    ``await call.changed()`` on an event loop, or through ``listen`` without one.
     """
 
-    def __init__(self, prepared: Prepared, now: float, *, every_delta: bool) -> None:
+    def __init__(
+        self, prepared: Prepared, now: float, *, every_delta: bool, keeps_aborted: bool
+    ) -> None:
         self.prepared = prepared
+        self.keeps_aborted = keeps_aborted
         self.id = secrets.token_hex(16)
         self.entries: list[Entry] = []
         for i, prompt in enumerate(prepared.prompts):
@@ -202,17 +206,3 @@ class Call:
             self._waiter.set_result(None)
         if self._listener is not None:
             self._listener()
-
-
-def first_error(entries: Sequence[Entry]) -> RequestError | None:
-    """What went wrong in a sample, where a client cannot be told by a finish reason."""
-    for entry in entries:
-        for choice in entry.choices:
-            finish = choice.finish
-            if finish is None or finish.reason not in ("abort", "error"):
-                continue
-            if finish.reason == "abort":
-                message = finish.message or "the request was aborted"
-                return RequestError(message, code="request_aborted")
-            return RequestError(finish.message or "the request failed", status=500)
-    return None

@@ -120,12 +120,15 @@ class Intake:
         pairs = self._read_prompts(prompt_list(body.prompt, "prompt"), "prompt")
         _check_choices(len(pairs), params.n)
         names, call_names = _rids(body.rid, len(pairs))
-        prompts = [
-            fitted(Prompt(ids, params, name, text), self.model, body.truncate_prompt_tokens)
-            for (ids, text), name in zip(pairs, names, strict=True)
-        ]
-        if body.echo:
-            prompts = [self._with_text(prompt) for prompt in prompts]
+        prompts = []
+        for (ids, text), name in zip(pairs, names, strict=True):
+            prompt = Prompt(ids, params, name, text)
+            prompt = fitted(prompt, self.model, body.truncate_prompt_tokens)
+            if text is None or len(prompt.ids) < len(ids):
+                prompt = prompt._replace(
+                    text=self.tokenizer.decode(prompt.ids) if body.echo else None
+                )
+            prompts.append(prompt)
         return self._prepared(prompts, body.cache_salt, body.priority, call_names)
 
     def generate(self, body: GenerateBody) -> Prepared:
@@ -209,11 +212,6 @@ class Intake:
         for token in ids:
             check_token_id(token, self.model.vocab_size, param)
         return ids
-
-    def _with_text(self, prompt: Prompt) -> Prompt:
-        """What an echo shows: the text as it was given, or, where ids were given or cut, theirs."""
-        whole = prompt.text is not None and self.tokenizer.encode(prompt.text) == prompt.ids
-        return prompt if whole else prompt._replace(text=self.tokenizer.decode(prompt.ids))
 
     def _native_params(self, body: GenerateBody, count: int) -> list[SamplingParams]:
         given = _each(body.sampling_params, count, "sampling_params", NativeParams())

@@ -23,6 +23,7 @@ from ..metrics import Metrics
 from .entry import Call, Entry, Prepared
 
 OnReply = Callable[[ControlReply], None]
+ABORTED = "the request was aborted"
 
 
 class Journal:
@@ -48,21 +49,24 @@ class Journal:
         self._named: dict[tuple[str, str], list[Entry]] = {}
         self._asked: dict[int, OnReply] = {}
         self._control_ids = itertools.count(1)
-        self._failed: str | None = None
+        self._failed: RequestError | None = None
         self.stats = StepStats()
 
     def __len__(self) -> int:
         """Prompts in flight."""
         return len(self._entries)
 
-    def open(self, prepared: Prepared, *, every_delta: bool = True) -> Call:
-        """Submits a request. ``every_delta=False`` wakes the reader at the end alone.
+    def open(
+        self, prepared: Prepared, *, every_delta: bool = True, keeps_aborted: bool = False
+    ) -> Call:
+        """Submits a request. ``every_delta=False`` wakes the reader at the end alone;
+        ``keeps_aborted`` makes an abort an answer and not an error.
 
         ``RequestError`` 409 for a rid of the user's that is in flight, 503 after a failure.
         """
         self._check_alive()
         self._check_names(prepared)
-        call = Call(prepared, self._clock(), every_delta=every_delta)
+        call = Call(prepared, self._clock(), every_delta=every_delta, keeps_aborted=keeps_aborted)
         for entry in call.entries:
             self._entries[entry.rid] = entry
             self._name(entry)
@@ -79,7 +83,7 @@ class Journal:
         elif isinstance(message, Refused):
             entry = self._entries.get(message.rid)
             if entry is not None and entry.epoch == message.epoch:
-                self._end_call(entry.call, _refusal(message))
+                self._end_call(entry.call, _refusal(message), "refused")
         else:
             on_reply = self._asked.pop(message.id, None)
             if on_reply is not None:
@@ -94,18 +98,13 @@ class Journal:
         call.wake()
 
     def abort(self, name: str, *, tenant: str = "") -> int:
-        """Ends the requests that a user's rid stands for; returns how many prompts that were.
-
-        Their unfinished choices finish with ``abort`` and keep what they have.
-        """
+        """Ends the prompts that a user's rid stands for; returns how many there were."""
         entries = list(self._named.get((tenant, name), ()))
         for entry in entries:
-            for choice in entry.choices:
-                if choice.finish is None:
-                    choice.finish = Finish("abort", None, "the request was aborted")
-                    entry.call.choice_ended()
-            self._drop([entry], "abort", abort=True)
-            entry.call.wake()
+            if entry.call.keeps_aborted:
+                self._finish_aborted(entry)
+            else:
+                self._end_call(entry.call, _aborted(), "abort")
         return len(entries)
 
     def ask(self, op: str, on_reply: OnReply) -> None:
@@ -115,19 +114,21 @@ class Journal:
         self._asked[number] = on_reply
         self._send(Control(number, "flush_cache" if op == "flush_cache" else "info"))
 
-    def fail_all(self, message: str) -> None:
-        """The worker is gone: every request in flight gets an error, and so does every new one."""
-        self._failed = message
-        error = RequestError(message, code="worker_failed", status=500)
+    def fail_all(self, message: str, *, code: str = "worker_failed") -> None:
+        """Nothing can be generated any more: every request in flight gets an error, and so does
+        every new one. Only the first call counts."""
+        if self._failed is not None:
+            return
+        self._failed = RequestError(message, code=code, status=503)
         for call in {id(e.call): e.call for e in self._entries.values()}.values():
-            self._end_call(call, error, abort=False)
+            self._end_call(call, self._failed, "error")
         asked, self._asked = self._asked, {}
         for number, on_reply in asked.items():
             on_reply(ControlReply(number, False, {"message": message}))
 
     def _check_alive(self) -> None:
         if self._failed is not None:
-            raise RequestError(self._failed, code="worker_failed", status=503)
+            raise self._failed
 
     def _receive_deltas(self, message: Deltas) -> None:
         self.stats = message.stats
@@ -149,16 +150,35 @@ class Journal:
             if not choice.add(delta):
                 return False
         except ValueError as error:
-            self._end_call(entry.call, RequestError(f"internal error: {error}", status=500))
+            self._end_call(
+                entry.call, RequestError(f"internal error: {error}", status=500), "error"
+            )
             return False
         if delta.ids:
             self._observe(entry, delta, now)
         if delta.finish is not None:
-            entry.call.choice_ended()
-            if entry.done:
-                self._metrics.finished(now - entry.opened_at, entry.cached)
-                self._drop([entry], delta.finish.reason, abort=False)
+            self._finish(entry, delta.finish, now)
         return True
+
+    def _finish(self, entry: Entry, finish: Finish, now: float) -> None:
+        call = entry.call
+        call.choice_ended()
+        if finish.reason == "error":
+            message = finish.message or "the request failed"
+            self._end_call(call, RequestError(message, status=500), "error", lost=True)
+        elif finish.reason == "abort" and not call.keeps_aborted:
+            self._end_call(call, _aborted(), "abort", lost=True)
+        elif entry.done:
+            self._metrics.finished(now - entry.opened_at, entry.cached)
+            self._drop([entry], finish.reason, abort=False)
+
+    def _finish_aborted(self, entry: Entry) -> None:
+        for choice in entry.choices:
+            if choice.finish is None:
+                choice.finish = Finish("abort", None, ABORTED)
+                entry.call.choice_ended()
+        self._drop([entry], "abort", abort=True)
+        entry.call.wake()
 
     def _observe(self, entry: Entry, delta: Delta, now: float) -> None:
         last = entry.last_at[delta.choice]
@@ -168,12 +188,16 @@ class Journal:
             self._metrics.next_tokens(now - last, len(delta.ids))
         entry.last_at[delta.choice] = now
 
-    def _end_call(self, call: Call, error: RequestError, *, abort: bool = True) -> None:
-        """One sample's refusal is the whole call's: there is one answer to write it in."""
-        if call.ended:
+    def _end_call(self, call: Call, error: RequestError, how: str, *, lost: bool = False) -> None:
+        """One sample's failure is the whole call's: there is one answer to write it in.
+
+        ``lost``: a sample has just ended without having finished, so the call goes on failing even
+        where it was the last.
+        """
+        if call.ended and not (lost and call.error is None and not call.cancelled):
             return
         call.error = error
-        self._drop(call.entries, "error" if error.status >= 500 else "refused", abort=abort)
+        self._drop(call.entries, how, abort=True)
         call.wake()
 
     def _drop(self, entries: Iterable[Entry], how: str, *, abort: bool) -> None:
@@ -208,6 +232,10 @@ class Journal:
             key = (prepared.tenant, name)
             entry.names.append(key)
             self._named.setdefault(key, []).append(entry)
+
+
+def _aborted() -> RequestError:
+    return RequestError(ABORTED, code="request_aborted")
 
 
 def _refusal(message: Refused) -> RequestError:

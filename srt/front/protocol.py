@@ -15,6 +15,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
 _AT = re.compile(r"^(.*) - at `(?:key` in `)?([^`]*)`$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*?)`(?: - at `(.*)`)?$", re.DOTALL)
 _NULL_TYPE = re.compile(r" \| null`|`null \| ")
 
 NOT_YET: dict[str, str] = {
@@ -91,6 +92,10 @@ def _explained(text: str, kind: type[msgspec.Struct]) -> RequestError:
     unknown = _UNKNOWN.match(text)
     if unknown is not None:
         return _unknown_field(unknown[1], _path(unknown[2] or "$"), kind)
+    missing = _MISSING.match(text)
+    if missing is not None:
+        full = _joined(_path(missing[2] or "$"), missing[1])
+        return RequestError(f"{full} is missing", param=full, code="missing_parameter")
     at = _AT.match(text)
     message, path = (at[1], _path(at[2])) if at is not None else (text, "")
     message = message[:1].lower() + _NULL_TYPE.sub("`", message)[1:]
@@ -99,12 +104,16 @@ def _explained(text: str, kind: type[msgspec.Struct]) -> RequestError:
 
 
 def _unknown_field(name: str, path: str, kind: type[msgspec.Struct]) -> RequestError:
-    full = f"{path}.{name}" if path else name
+    full = _joined(path, name)
     if name in NOT_YET:
         return RequestError(f"{full}: {NOT_YET[name]}", param=full, code="unsupported_parameter")
     near = difflib.get_close_matches(name, _fields_at(kind, path), 1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return RequestError(f"unknown field {full!r}{hint}", param=full, code="unknown_parameter")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _path(path: str) -> str:

@@ -79,19 +79,14 @@ def fitted(
 ) -> Prompt:
     """The prompt cut to ``truncate_to`` tokens, its end kept; ``max_tokens`` clipped to what fits.
 
-    ``RequestError`` for an empty prompt, an id outside the vocabulary, or a prompt that leaves no
-    room in the context for the one token that was asked for.
+    ``truncate_to`` -1 cuts to what leaves room for ``max_tokens``. ``RequestError`` for an empty
+    prompt, or one that leaves no room in the context for the one token that was asked for.
     """
     ids, params = prompt.ids, prompt.params
-    if truncate_to is not None:
-        if truncate_to < 1:
-            raise RequestError(
-                f"truncate_prompt_tokens is {truncate_to}; it must be 1 or more",
-                param="truncate_prompt_tokens",
-            )
-        ids = ids[-truncate_to:]
     if not ids:
         raise RequestError("the prompt is empty", param=param)
+    if truncate_to is not None:
+        ids = ids[-_kept(truncate_to, params.max_tokens, model.context_length) :]
     room = model.context_length - len(ids)
     if room < min(1, 1 if params.max_tokens is None else params.max_tokens):
         raise RequestError(
@@ -106,6 +101,17 @@ def fitted(
         params, max_tokens=budget, min_tokens=min(params.min_tokens, budget)
     )
     return prompt._replace(ids=ids, params=params)
+
+
+def _kept(truncate_to: int, max_tokens: int | None, context: int) -> int:
+    if truncate_to == -1:
+        return max(1, context - (1 if max_tokens is None else max_tokens))
+    if truncate_to < 1:
+        raise RequestError(
+            f"truncate_prompt_tokens is {truncate_to}; it must be 1 or more, or -1",
+            param="truncate_prompt_tokens",
+        )
+    return truncate_to
 
 
 def fresh_seed() -> int:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import RequestError
 from ..log import Log
-from .entry import Call, first_error
+from .entry import Call
 from .journal import Journal
 from .openai_replies import ErrorDetail, ErrorReply, encode, frame
 
@@ -78,23 +78,20 @@ class Streamed(Response):
         *,
         stream: bool,
         stall_seconds: float,
-        aborts_are_answers: bool = False,
     ) -> None:
         self._call = call
         self._answer = answer
         self._journal = journal
         self._stream = stream
         self._stall = stall_seconds
-        self._aborts_are_answers = aborts_are_answers
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         async with _watched(self._call, self._journal, receive):
             await self._call.changed()
-            error = self._failure()
-            if error is not None:
-                raise error
+            if self._call.error is not None:
+                raise self._call.error
             if self._call.cancelled:
                 return
             if self._stream:
@@ -116,10 +113,10 @@ class Streamed(Response):
         call = self._call
         while not call.cancelled:
             ended = call.ended
-            data = self._answer.news() if call.error is None else b""
-            if ended:
-                error = self._failure()
-                data += self._answer.end() if error is None else frame(error_reply(error))
+            if call.error is not None:
+                data = frame(error_reply(call.error))
+            else:
+                data = self._answer.news() + (self._answer.end() if ended else b"")
             if data:
                 body = {"type": "http.response.body", "body": data, "more_body": not ended}
                 try:
@@ -140,17 +137,6 @@ class Streamed(Response):
             abort["abort"]()
             await asyncio.sleep(0)  # the server learns of it before this response returns
 
-    def _failure(self) -> RequestError | None:
-        call = self._call
-        if call.error is not None:
-            return call.error
-        if not call.ended:
-            return None
-        error = first_error(call.entries)
-        if error is not None and error.status < 500 and self._aborts_are_answers:
-            return None
-        return error
-
 
 @contextlib.asynccontextmanager
 async def _watched(call: Call, journal: Journal, receive: Receive) -> AsyncIterator[None]:
@@ -169,8 +155,19 @@ async def _watched(call: Call, journal: Journal, receive: Receive) -> AsyncItera
         journal.cancel(call)
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body. ``RequestError`` 413 as soon as it is known to be too large."""
+async def read_body(request: Request, limit: int, seconds: float) -> bytes:
+    """The whole body. ``RequestError`` 413 as soon as it is known to be too large, 408 where it
+    takes longer than ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read(request, limit)
+    except TimeoutError:
+        raise RequestError(
+            f"the body did not come within {seconds:g} seconds", code="body_timeout", status=408
+        ) from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
     too_large = RequestError(
         f"the body is larger than {limit} bytes", code="body_too_large", status=413
     )

@@ -30,7 +30,8 @@ def front_of(request: Request) -> Front:
 
 async def body_of(request: Request, kind: type[B]) -> B:
     """The request's body, checked."""
-    return decode(await read_body(request, front_of(request).config.max_body_bytes), kind)
+    config = front_of(request).config
+    return decode(await read_body(request, config.max_body_bytes, config.stall_seconds), kind)
 
 
 async def chat_completions(request: Request) -> Response:
@@ -67,7 +68,7 @@ async def generate(request: Request) -> Response:
         prepared,
         lambda call: NativeAnswer(call, body, front.names),
         bool(body.stream),
-        aborts_are_answers=True,
+        keeps_aborted=True,
     )
 
 
@@ -77,14 +78,13 @@ def _generated(
     answer: Callable[[Call], Answer],
     stream: bool,
     *,
-    aborts_are_answers: bool = False,
+    keeps_aborted: bool = False,
 ) -> Response:
-    call = front.journal.open(prepared, every_delta=stream)
+    call = front.journal.open(prepared, every_delta=stream, keeps_aborted=keeps_aborted)
     return Streamed(
         call,
         answer(call),
         front.journal,
         stream=stream,
         stall_seconds=front.config.stall_seconds,
-        aborts_are_answers=aborts_are_answers,
     )

@@ -98,7 +98,7 @@ async def health(request: Request) -> Response:
     """200 while the server's processes live."""
     front = front_of(request)
     if front.dead is not None:
-        raise RequestError(front.dead, code="worker_failed", status=503)
+        raise front.dead
     return json_response({"status": "ok"})
 
 

@@ -22,8 +22,8 @@ R = TypeVar("R")
 class Front:
     """All that the routes share. ``ready`` and ``dead`` are set by whoever watches the worker.
 
-    ``info`` is shown by ``/server_info``. ``dead`` says why nothing can be generated any more; set
-    it through ``fail``.
+    ``info`` is shown by ``/server_info``. ``dead`` says why nothing can be generated any more; it is
+    set through ``fail``.
     """
 
     def __init__(
@@ -45,19 +45,20 @@ class Front:
         self.info = dict(info or {})
         self.now = now
         self.ready = False
-        self.dead: str | None = None
+        self.dead: RequestError | None = None
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="intake")
 
-    def fail(self, message: str) -> None:
-        """The worker or the detokenizer is gone: ends what is in flight, refuses what comes."""
-        self.dead = message
-        self.ready = False
-        self.journal.fail_all(message)
+    def fail(self, message: str, code: str = "worker_failed") -> None:
+        """Nothing can be generated any more: ends what is in flight, refuses what comes."""
+        if self.dead is None:
+            self.dead = RequestError(message, code=code, status=503)
+            self.ready = False
+            self.journal.fail_all(message, code=code)
 
     def check_ready(self) -> None:
         """``RequestError`` 503 unless a token can be generated."""
         if self.dead is not None:
-            raise RequestError(self.dead, code="worker_failed", status=503)
+            raise self.dead
         if not self.ready:
             raise RequestError("the server is starting", code="starting", status=503)
 
