@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ..errors import RequestError
 from ..messages import (
@@ -24,6 +25,17 @@ from .entry import Call, Entry, Prepared
 
 OnReply = Callable[[ControlReply], None]
 ABORTED = "the request was aborted"
+
+
+class Failure(NamedTuple):
+    """Why nothing can be generated any more."""
+
+    message: str
+    code: str
+
+    def error(self) -> RequestError:
+        """As an answer; a new one each time, since one that is raised twice gathers traces."""
+        return RequestError(self.message, code=self.code, status=503)
 
 
 class Journal:
@@ -49,7 +61,7 @@ class Journal:
         self._named: dict[tuple[str, str], list[Entry]] = {}
         self._asked: dict[int, OnReply] = {}
         self._control_ids = itertools.count(1)
-        self._failed: RequestError | None = None
+        self.failure: Failure | None = None
         self.stats = StepStats()
 
     def __len__(self) -> int:
@@ -117,18 +129,18 @@ class Journal:
     def fail_all(self, message: str, *, code: str = "worker_failed") -> None:
         """Nothing can be generated any more: every request in flight gets an error, and so does
         every new one. Only the first call counts."""
-        if self._failed is not None:
+        if self.failure is not None:
             return
-        self._failed = RequestError(message, code=code, status=503)
+        self.failure = Failure(message, code)
         for call in {id(e.call): e.call for e in self._entries.values()}.values():
-            self._end_call(call, self._failed, "error")
+            self._end_call(call, self.failure.error(), "error")
         asked, self._asked = self._asked, {}
         for number, on_reply in asked.items():
             on_reply(ControlReply(number, False, {"message": message}))
 
     def _check_alive(self) -> None:
-        if self._failed is not None:
-            raise self._failed
+        if self.failure is not None:
+            raise self.failure.error()
 
     def _receive_deltas(self, message: Deltas) -> None:
         self.stats = message.stats
@@ -150,9 +162,8 @@ class Journal:
             if not choice.add(delta):
                 return False
         except ValueError as error:
-            self._end_call(
-                entry.call, RequestError(f"internal error: {error}", status=500), "error"
-            )
+            failed = RequestError(f"internal error: {error}", status=500)
+            self._end_call(entry.call, failed, "error")
             return False
         if delta.ids:
             self._observe(entry, delta, now)

@@ -98,7 +98,7 @@ async def health(request: Request) -> Response:
     """200 while the server's processes live."""
     front = front_of(request)
     if front.dead is not None:
-        raise front.dead
+        raise front.dead.error()
     return json_response({"status": "ok"})
 
 

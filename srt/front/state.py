@@ -12,7 +12,7 @@ from ..config import FrontConfig
 from ..errors import RequestError
 from ..metrics import Metrics
 from .intake import Intake
-from .journal import Journal
+from .journal import Failure, Journal
 from .token_names import TokenNames
 
 B = TypeVar("B")
@@ -20,10 +20,9 @@ R = TypeVar("R")
 
 
 class Front:
-    """All that the routes share. ``ready`` and ``dead`` are set by whoever watches the worker.
+    """All that the routes share. Whoever watches the worker sets ``ready``, and calls ``fail``.
 
-    ``info`` is shown by ``/server_info``. ``dead`` says why nothing can be generated any more; it is
-    set through ``fail``.
+    ``info`` is shown by ``/server_info``.
     """
 
     def __init__(
@@ -45,20 +44,22 @@ class Front:
         self.info = dict(info or {})
         self.now = now
         self.ready = False
-        self.dead: RequestError | None = None
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="intake")
 
+    @property
+    def dead(self) -> Failure | None:
+        """Why nothing can be generated any more."""
+        return self.journal.failure
+
     def fail(self, message: str, code: str = "worker_failed") -> None:
-        """Nothing can be generated any more: ends what is in flight, refuses what comes."""
-        if self.dead is None:
-            self.dead = RequestError(message, code=code, status=503)
-            self.ready = False
-            self.journal.fail_all(message, code=code)
+        """Ends what is in flight with an error, and refuses what comes."""
+        self.ready = False
+        self.journal.fail_all(message, code=code)
 
     def check_ready(self) -> None:
         """``RequestError`` 503 unless a token can be generated."""
         if self.dead is not None:
-            raise self.dead
+            raise self.dead.error()
         if not self.ready:
             raise RequestError("the server is starting", code="starting", status=503)
 
