@@ -62,6 +62,15 @@ class ModelConfig:
     tied_embeddings: bool = False
     sliding_window: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ``LoadError`` for a shape that no decoder has."""
+        if self.n_heads % self.n_kv_heads:
+            raise LoadError(
+                f"{self.n_heads} query heads cannot share {self.n_kv_heads} key/value heads evenly"
+            )
+        if self.head_dim % 2:
+            raise LoadError(f"a head of {self.head_dim} elements cannot be rotated in pairs")
+
     def context(self, asked: int | None = None) -> int:
         """The context to serve: what was asked for, or all that the model supports.
 

@@ -7,6 +7,7 @@ types and its dequantisation are used as they are.
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from pathlib import Path
@@ -96,7 +97,7 @@ class GgufFile:
         block, size = gguf.GGML_QUANT_SIZES[quant]
         if not shape or shape[-1] % block:
             raise LoadError(f"tensor {name} has the shape {list(shape)}, not whole {quant.name}")
-        nbytes = int(np.prod(shape, dtype=np.int64)) // block * size
+        nbytes = math.prod(shape) // block * size
         if start + nbytes > len(self._map):
             raise LoadError(f"{self.path} is cut off: tensor {name} reaches past its end")
         return GgufTensor(name, shape, str(quant.name), start, nbytes)
@@ -107,6 +108,13 @@ class GgufFile:
         count = tensor.nbytes // np.dtype(kind).itemsize
         flat: npt.NDArray[Any] = np.frombuffer(self._map, kind, count, tensor.start)
         return flat.reshape(*tensor.shape[:-1], -1)
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """A metadata value that counts something: an integer from 1."""
+        value = self.get(key, int, default)
+        if value < 1:
+            raise LoadError(f"{self.path}: {key} is {value}; it must be 1 or more")
+        return value
 
     def get(self, key: str, kind: type[T], default: T | None = None) -> T:
         """A metadata value of a known type; ``LoadError`` where it is missing or of another."""

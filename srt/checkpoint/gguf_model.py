@@ -47,9 +47,9 @@ def gguf_config(file: GgufFile) -> ModelConfig:
         )
     if file.get(f"{arch}.expert_count", int, 0):
         raise LoadError("mixture-of-experts models are not supported")
-    hidden = file.get(f"{arch}.embedding_length", int)
-    n_heads = file.get(f"{arch}.attention.head_count", int)
-    head_dim = file.get(f"{arch}.attention.key_length", int, hidden // n_heads)
+    hidden = file.size(f"{arch}.embedding_length")
+    n_heads = file.size(f"{arch}.attention.head_count")
+    head_dim = file.size(f"{arch}.attention.key_length", hidden // n_heads)
     for key in ("attention.value_length", "rope.dimension_count"):
         other = file.get(f"{arch}.{key}", int, head_dim)
         if other != head_dim:
@@ -62,10 +62,10 @@ def gguf_config(file: GgufFile) -> ModelConfig:
         architecture=arch,
         vocab_size=embedding.shape[0],
         hidden_size=hidden,
-        intermediate_size=file.get(f"{arch}.feed_forward_length", int),
-        n_layers=file.get(f"{arch}.block_count", int),
+        intermediate_size=file.size(f"{arch}.feed_forward_length"),
+        n_layers=file.size(f"{arch}.block_count"),
         n_heads=n_heads,
-        n_kv_heads=file.get(f"{arch}.attention.head_count_kv", int, n_heads),
+        n_kv_heads=file.size(f"{arch}.attention.head_count_kv", n_heads),
         head_dim=head_dim,
         norm_eps=_epsilon(file.get(f"{arch}.attention.layer_norm_rms_epsilon", float)),
         max_positions=positions,
@@ -87,7 +87,7 @@ def _epsilon(value: float) -> float:
 def _rope(file: GgufFile, arch: str) -> tuple[RopeConfig, int]:
     """RoPE, and the longest context that it supports."""
     prefix = f"{arch}.rope"
-    positions = file.get(f"{arch}.context_length", int)
+    positions = file.size(f"{arch}.context_length")
     theta = file.get(f"{prefix}.freq_base", float, 10000.0)
     factor = file.get(f"{prefix}.scaling.factor", float, 0.0) or file.get(
         f"{prefix}.scale_linear", float, 1.0
@@ -100,11 +100,9 @@ def _rope(file: GgufFile, arch: str) -> tuple[RopeConfig, int]:
         raise LoadError(f"{prefix}.scaling.type {kind!r} is not supported")
     if factors is not None:
         raise LoadError(f"{_ROPE_FACTORS} together with {kind} scaling is not supported")
-    original = file.metadata.get(f"{prefix}.scaling.original_context_length")
     if kind == "linear":
         return RopeConfig(kind="linear", theta=theta, factor=factor), positions
-    if original is None:
-        raise LoadError(f"{file.path} lacks the metadata {prefix}.scaling.original_context_length")
+    original = file.size(f"{prefix}.scaling.original_context_length")
     if f"{prefix}.scaling.yarn_log_multiplier" in file.metadata:
         raise LoadError(f"{prefix}.scaling.yarn_log_multiplier is not supported")
     extra = file.get(f"{prefix}.scaling.attn_factor", float, 1.0)

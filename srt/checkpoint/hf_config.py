@@ -42,7 +42,7 @@ def hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     kind = config["model_type"]
     n_heads = _get(config, "num_attention_heads", int)
     hidden = _get(config, "hidden_size", int)
-    head_dim = _get(config, "head_dim", int, 128 if kind == "qwen3" else hidden // n_heads)
+    head_dim = _get(config, "head_dim", int, _head_dim(kind, hidden, n_heads))
     n_layers = _get(config, "num_hidden_layers", int)
     activation = _get(config, "hidden_act", str, "silu")
     if activation not in ("silu", "swish"):
@@ -68,6 +68,13 @@ def hf_config(raw: Mapping[str, Any]) -> ModelConfig:
         tied_embeddings=_get(config, "tie_word_embeddings", bool, False),
         sliding_window=_window(config, kind, n_layers),
     )
+
+
+def _head_dim(kind: str, hidden: int, n_heads: int) -> int | None:
+    """The size of a head where the configuration does not state it; ``None``: it must."""
+    if kind == "qwen3":
+        return 128
+    return None if hidden % n_heads else hidden // n_heads
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:

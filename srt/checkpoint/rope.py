@@ -9,14 +9,14 @@ from ..errors import LoadError
 from ..model_config import RopeConfig
 
 _DEFAULT_THETA = 10000.0
+_ORIGINAL = "original_max_position_embeddings"
 _COMMON = frozenset({"type", "rope_type", "rope_theta", "partial_rotary_factor", "finetuned"})
 _KNOWN: Mapping[str, frozenset[str]] = {
-    "default": _COMMON | {"factor", "original_max_position_embeddings"},
-    "linear": _COMMON | {"factor", "original_max_position_embeddings"},
-    "llama3": _COMMON
-    | {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"},
+    "default": _COMMON | {"factor", _ORIGINAL},
+    "linear": _COMMON | {"factor", _ORIGINAL},
+    "llama3": _COMMON | {"factor", _ORIGINAL, "low_freq_factor", "high_freq_factor"},
     "yarn": _COMMON
-    | {"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow"}
+    | {"factor", _ORIGINAL, "attention_factor", "beta_fast", "beta_slow"}
     | {"mscale", "mscale_all_dim", "truncate"},
 }
 
@@ -43,9 +43,7 @@ def rope_config(config: Mapping[str, Any], max_positions: int) -> tuple[RopeConf
             raise LoadError(f"partial_rotary_factor {partial} is not supported, only 1")
     theta = block.get("rope_theta") or config.get("rope_theta") or _DEFAULT_THETA
     theta = _number({"rope_theta": theta}, "rope_theta")
-    original = config.get("original_max_position_embeddings") or block.get(
-        "original_max_position_embeddings"
-    )
+    original = _optional(config, _ORIGINAL) or _optional(block, _ORIGINAL)
     if kind == "default":
         return RopeConfig(theta=theta), max_positions
     if kind == "linear":
@@ -80,9 +78,9 @@ def _kind(block: Mapping[str, Any]) -> str:
     return str(kinds.pop()) if kinds else "default"
 
 
-def _llama3(block: Mapping[str, Any], theta: float, original: Any) -> RopeConfig:
+def _llama3(block: Mapping[str, Any], theta: float, original: float | None) -> RopeConfig:
     if original is None:
-        raise LoadError("RoPE type 'llama3' lacks original_max_position_embeddings")
+        raise LoadError(f"RoPE type 'llama3' lacks {_ORIGINAL}")
     return RopeConfig(
         kind="llama3",
         theta=theta,
@@ -94,7 +92,7 @@ def _llama3(block: Mapping[str, Any], theta: float, original: Any) -> RopeConfig
 
 
 def _yarn(
-    block: Mapping[str, Any], theta: float, original: int, max_positions: int
+    block: Mapping[str, Any], theta: float, original: float, max_positions: int
 ) -> tuple[RopeConfig, int]:
     if block.get("factor") is None:
         factor = max_positions / original
@@ -105,14 +103,18 @@ def _yarn(
         theta=theta,
         factor=factor,
         original_positions=int(original),
-        beta_fast=float(block.get("beta_fast") or 32.0),
-        beta_slow=float(block.get("beta_slow") or 1.0),
-        attention_factor=block.get("attention_factor"),
-        mscale=block.get("mscale"),
-        mscale_all_dim=block.get("mscale_all_dim"),
+        beta_fast=_optional(block, "beta_fast") or 32.0,
+        beta_slow=_optional(block, "beta_slow") or 1.0,
+        attention_factor=_optional(block, "attention_factor"),
+        mscale=_optional(block, "mscale"),
+        mscale_all_dim=_optional(block, "mscale_all_dim"),
         truncate=bool(block.get("truncate", True)),
     )
     return rope, int(factor * original)
+
+
+def _optional(block: Mapping[str, Any], key: str) -> float | None:
+    return None if block.get(key) is None else _number(block, key)
 
 
 def _number(block: Mapping[str, Any], key: str, least: float = 0.0) -> float:

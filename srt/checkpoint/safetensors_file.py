@@ -58,7 +58,7 @@ def _located(
     shape = tuple(int(size) for size in entry["shape"])
     start, stop = entry["data_offsets"]
     count = math.prod(shape)
-    if base + stop > len(data):
+    if start < 0 or base + stop > len(data):
         raise LoadError(f"{path} is cut off: tensor {name} reaches past its end")
     if stop - start != count * np.dtype(_DTYPES[dtype]).itemsize:
         raise LoadError(f"{path}: tensor {name} has {stop - start} bytes, not those of its shape")

@@ -38,7 +38,10 @@ def tokenizer_from_files(folder: Path) -> Tokenizer:
         raise LoadError(f"{path} is not a tokenizer")
     config = read_json(folder / "tokenizer_config.json")
     special = _special_tokens(folder, config)
-    data["added_tokens"] = _added(data, config, special)
+    try:
+        data["added_tokens"] = _added(data, config, special)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise LoadError(f"the added tokens of {folder} are malformed: {error!r}") from error
     adds_bos = config.get("add_bos_token")
     return Tokenizer(
         data,

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import LoadError
 from .tokenizer import Tokenizer
 
-_CONTROL, _USER_DEFINED, _BYTE = 3, 4, 6
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _PREFIX = "tokenizer.ggml."
 
 # GPT-4's rule, of which Llama 3 and Qwen 2 differ in how many digits make a piece.
@@ -25,11 +25,11 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     tokens: list[str] = metadata.get(_PREFIX + "tokens") or []
     if not tokens:
         raise LoadError("the GGUF file has no tokenizer")
-    types: list[int] = metadata.get(_PREFIX + "token_type") or [1] * len(tokens)
+    types: list[int] = metadata.get(_PREFIX + "token_type") or [_NORMAL] * len(tokens)
     if len(types) != len(tokens):
         raise LoadError(f"the GGUF tokenizer has {len(tokens)} tokens and {len(types)} types")
     if model == "gpt2":
-        data, adds_bos = _byte_level(metadata, tokens)
+        data, adds_bos = _byte_level(metadata, tokens, types)
     elif model == "llama":
         data, adds_bos = _sentencepiece(metadata, tokens, types), True
     else:
@@ -40,7 +40,9 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     return Tokenizer(data, special_tokens=special, add_bos=adds_bos and "bos_token" in special)
 
 
-def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> tuple[dict[str, Any], bool]:
+def _byte_level(
+    metadata: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int]
+) -> tuple[dict[str, Any], bool]:
     """GPT-2's kind of byte-level BPE, and whether it adds BOS unless told otherwise."""
     name = metadata.get(_PREFIX + "pre")
     if not isinstance(name, str) or name not in _PRE_TOKENIZERS:
@@ -56,7 +58,7 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> tuple[dic
         "post_processor": None,
         "model": {
             "type": "BPE",
-            "vocab": _numbered(tokens),
+            "vocab": _numbered(tokens, types),
             "merges": metadata.get(_PREFIX + "merges") or [],
             "ignore_merges": name == "llama-bpe",
         },
@@ -93,7 +95,7 @@ def _sentencepiece(
         "post_processor": None,
         "model": {
             "type": "BPE",
-            "vocab": _numbered(tokens),
+            "vocab": _numbered(tokens, types),
             "merges": merges_by_score(tokens, scores, types),
             "unk_token": None if unknown is None else tokens[unknown],
             "byte_fallback": True,
@@ -109,22 +111,23 @@ def merges_by_score(
 
     Every way to cut a piece in two known pieces is a merge; only normal pieces take part.
     """
-    known = {token: i for i, token in enumerate(tokens) if types[i] not in (_CONTROL, _BYTE)}
+    known = {token: i for i, token in enumerate(tokens) if types[i] in (_NORMAL, _USER_DEFINED)}
     merges = [
         (-scores[i], known[piece[:cut]], known[piece[cut:]], piece[:cut], piece[cut:])
         for piece, i in known.items()
-        if types[i] == 1
+        if types[i] == _NORMAL
         for cut in range(1, len(piece))
         if piece[:cut] in known and piece[cut:] in known
     ]
     return [[left, right] for _, _, _, left, right in sorted(merges)]
 
 
-def _numbered(tokens: Sequence[str]) -> dict[str, int]:
-    vocab = {token: i for i, token in enumerate(tokens)}
-    if len(vocab) != len(tokens):
-        twice = next(token for i, token in enumerate(tokens) if vocab[token] != i)
-        raise LoadError(f"the GGUF tokenizer has the token {twice!r} twice")
+def _numbered(tokens: Sequence[str], types: Sequence[int]) -> dict[str, int]:
+    """The vocabulary. Unused ids, which pad it to a round size, are no tokens."""
+    vocab: dict[str, int] = {}
+    for i, token in enumerate(tokens):
+        if types[i] != _UNUSED and vocab.setdefault(token, i) != i:
+            raise LoadError(f"the GGUF tokenizer has the token {token!r} twice")
     return vocab
 
 
@@ -134,14 +137,14 @@ def _added(tokens: Sequence[str], types: Sequence[int]) -> list[dict[str, Any]]:
         {
             "id": i,
             "content": token,
-            "special": types[i] == _CONTROL,
+            "special": types[i] != _USER_DEFINED,
             "normalized": False,
             "single_word": False,
             "lstrip": False,
             "rstrip": False,
         }
         for i, token in enumerate(tokens)
-        if types[i] in (_CONTROL, _USER_DEFINED) and token
+        if types[i] in (_UNKNOWN, _CONTROL, _USER_DEFINED) and token
     ]
 
 

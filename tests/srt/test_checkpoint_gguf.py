@@ -212,6 +212,9 @@ def test_rope_scaling_c092(write_gguf: Write) -> None:
         ({"metadata": {"llama.expert_count": 8}}, "mixture-of-experts"),
         ({"metadata": {"llama.embedding_length": None}}, "lacks the metadata llama.embedding"),
         ({"metadata": {"llama.block_count": "1"}}, "llama.block_count is '1'"),
+        ({"metadata": {"llama.attention.head_count": 0}}, "head_count is 0"),
+        ({"metadata": {"llama.attention.head_count_kv": 3}}, "cannot share 3"),
+        ({"metadata": {"llama.attention.head_count": [4]}}, "head_count is .4., not of type int"),
         ({"metadata": {"llama.rope.scaling.type": "longrope"}}, "longrope"),
         (
             {"metadata": {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}},

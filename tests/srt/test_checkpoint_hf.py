@@ -131,6 +131,9 @@ def test_configurations(
         ({"hidden_size": None}, "lacks hidden_size"),
         ({"vocab_size": "64"}, "vocab_size is '64'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_attention_heads": 5, "num_key_value_heads": 5}, "lacks head_dim"),
+        ({"num_key_value_heads": 3}, "cannot share 3"),
+        ({"head_dim": 7}, "head of 7 elements"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({"text_config": 3}, "text_config"),
@@ -247,6 +250,8 @@ def test_yarn_details_c092(tiny_config: dict[str, Any]) -> None:
         ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1}}}, "differ between layers"),
         ({"rope_scaling": "yarn"}, "not an object"),
+        ({"rope_scaling": {"type": "yarn", **YARN, "mscale": "1"}}, "mscale is '1'"),
+        ({"rope_scaling": {"type": "yarn", **YARN, "beta_fast": [1]}}, "beta_fast is"),
     ],
 )
 def test_rope_that_is_refused_c092(

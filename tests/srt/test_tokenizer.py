@@ -250,6 +250,19 @@ def test_gguf_tokenizers_that_are_refused(changes: dict[str, Any], words: str) -
         tokenizer_from_gguf({**byte_gguf("smollm"), **changes})
 
 
+def test_unused_ids_are_no_tokens() -> None:
+    metadata = byte_gguf("qwen2", more=(("[PAD]", 5), ("[PAD]", 5), ("<|end|>", 3)))
+    tokenizer = tokenizer_from_gguf(metadata)
+    assert tokenizer.token_bytes[256:] == (None, None, b"<|end|>")
+    assert tokenizer.decode(tokenizer.encode("[PAD]")) == "[PAD]"
+
+
+def test_the_unknown_token_is_special() -> None:
+    tokenizer = tokenizer_from_gguf(spm_gguf())
+    assert tokenizer.encode("<unk>", add_bos=False) == [0]
+    assert 0 not in tokenizer.encode("<unk>", control=False)
+
+
 # C063: what an empty text is -----------------------------------------------------------------
 
 

@@ -110,6 +110,9 @@ def test_directories_without_a_usable_tokenizer(
     write(folder, tokenizer__json={"model": {"type": "Magic", "vocab": {}}})
     with pytest.raises(LoadError, match="cannot be built"):
         tokenizer_from_files(folder)
+    write(folder, tokenizer__json={**byte_level_json(), "added_tokens": [{"id": 1}]})
+    with pytest.raises(LoadError, match="malformed"):
+        tokenizer_from_files(folder)
     write(folder, tokenizer__json=byte_level_json())
     with pytest.raises(LoadError, match=r"ids up to 255.*ends at 63"):
         _ = open_checkpoint(folder).tokenizer
