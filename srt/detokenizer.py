@@ -28,6 +28,7 @@ from .messages import (
     Tokens,
 )
 from .processes.lifeline import Lifeline, Start
+from .stops import Match, StopMatcher, TokenText
 
 _Utf8 = codecs.getincrementaldecoder("utf-8")
 
@@ -42,11 +43,7 @@ class Detokenizer:
     def __init__(
         self, token_bytes: Sequence[bytes | None], special_ids: Collection[int] = ()
     ) -> None:
-        self._shown = [raw or b"" for raw in token_bytes]
-        self._plain = list(self._shown)
-        for token in special_ids:
-            if token < len(self._plain):
-                self._plain[token] = b""
+        self._text = TokenText(token_bytes, special_ids)
         self._writing: dict[tuple[str, int], Writing] = {}
 
     def __len__(self) -> int:
@@ -59,8 +56,7 @@ class Detokenizer:
             items = [self._delta(item) for item in message.items]
             return Deltas([item for item in items if item is not None], message.stats)
         if isinstance(message, Opened):
-            table = self._plain if message.skip_special_tokens else self._shown
-            self._writing[message.rid, message.choice] = Writing(message, table)
+            self._writing[message.rid, message.choice] = Writing(message, self._text)
             return None
         if isinstance(message, Refused):
             self._writing.pop((message.rid, message.choice), None)
@@ -73,7 +69,7 @@ class Detokenizer:
             return None  # of a run that was given up; the front wants none of it either
         if writing is None:  # ended before it opened, or nothing more than its tokens is known
             opened = Opened(rid=item.rid, choice=item.choice, epoch=item.epoch)
-            writing = self._writing[key] = Writing(opened, self._plain)
+            writing = self._writing[key] = Writing(opened, self._text)
         if item.finish is not None:
             del self._writing[key]
         return Delta(
@@ -91,64 +87,66 @@ class Detokenizer:
 
 
 class Writing:
-    """One sample's text in the making: what is held back, and half a character perhaps.
+    """One sample's text in the making: what is held back, and half a character perhaps."""
 
-    ``table[id]`` are the bytes that each token shows.
-    """
+    __slots__ = (
+        "_decoder",
+        "_held",
+        "_include_stop",
+        "_matcher",
+        "_ready",
+        "_shown",
+        "_skip",
+        "_text",
+        "epoch",
+    )
 
-    __slots__ = ("_decoder", "_held", "_include_stop", "_ready", "_stops", "_table", "epoch")
-
-    def __init__(self, opened: Opened, table: Sequence[bytes]) -> None:
+    def __init__(self, opened: Opened, text: TokenText) -> None:
         self.epoch = opened.epoch
-        self._table = table
-        self._stops = tuple(stop.encode("utf-8", "surrogatepass") for stop in opened.stop)
+        self._text = text
+        self._skip = opened.skip_special_tokens
         self._include_stop = opened.include_stop
-        self._held = b""
+        self._matcher = StopMatcher(opened.stop) if opened.stop else None
         self._decoder = _Utf8("replace")
+        self._shown = 0  # bytes let go so far
+        self._held = b""
         self._ready = ""
         if opened.output_ids:  # the client has a part of these tokens' text
             self._ready = self.add(opened.output_ids, None)[opened.delivered :]
 
     def add(self, ids: Sequence[int], finish: Finish | None) -> str:
         """The text that may be shown now that ``ids`` have come; all of it with a ``finish``."""
-        table = self._table
-        pieces = [table[token] if token < len(table) else b"" for token in ids]
-        if finish is not None:
-            raw = self._last(pieces, finish)
+        pieces = [self._text.of(token, self._skip) for token in ids]
+        if finish is not None and ids and self._is_stop_token(finish):
+            pieces.pop()
+        match = self._search(pieces)
+        raw = self._held + b"".join(pieces)
+        if finish is None:
+            keep = self._matcher.held() if self._matcher is not None else 0
+        elif match is not None and finish.reason == "stop" and isinstance(finish.matched, str):
+            end = match.end if self._include_stop else match.start
+            keep = len(raw) - (end - self._shown)
         else:
-            raw = self._held + b"".join(pieces)
-            keep = longest_start(raw, self._stops)
-            self._held = raw[len(raw) - keep :]
-            raw = raw[: len(raw) - keep]
-        text = self._ready + self._decoder.decode(raw, finish is not None)
+            keep = 0
+        let_go = len(raw) - keep
+        self._held = raw[let_go:]
+        self._shown += let_go
+        text = self._ready + self._decoder.decode(raw[:let_go], finish is not None)
         self._ready = ""
         return text
 
-    def _last(self, pieces: list[bytes], finish: Finish) -> bytes:
-        """The bytes that are still to be shown at the end."""
-        matched = finish.matched if finish.reason == "stop" else None
-        if isinstance(matched, int) and pieces and not self._include_stop:
-            pieces = pieces[:-1]  # the stop token itself
-        raw = self._held + b"".join(pieces)
-        if isinstance(matched, str):
-            stop = matched.encode("utf-8", "surrogatepass")
-            # The match ends in the last token: one before it was not to stop (min_tokens).
-            before = len(raw) - len(pieces[-1] if pieces else b"")
-            place = raw.find(stop, max(0, before - len(stop) + 1))
-            if place >= 0:
-                return raw[: place + (len(stop) if self._include_stop else 0)]
-        return raw
+    def _is_stop_token(self, finish: Finish) -> bool:
+        """Whether the last token ended the sample, and is no text."""
+        by_token = finish.reason == "stop" and isinstance(finish.matched, int)
+        return by_token and not self._include_stop
 
-
-def longest_start(raw: bytes, stops: Sequence[bytes]) -> int:
-    """Length of the longest end of ``raw`` with which a stop string begins, short of all of it."""
-    longest = 0
-    for stop in stops:
-        for length in range(min(len(stop) - 1, len(raw)), longest, -1):
-            if raw.endswith(stop[:length]):
-                longest = length
-                break
-    return longest
+    def _search(self, pieces: Sequence[bytes]) -> Match | None:
+        """The match that ends in the last token: where one ended before, it was not to stop yet."""
+        match = None
+        if self._matcher is not None:
+            for piece in pieces:
+                match = self._matcher.feed(piece)
+        return match
 
 
 def run(start: Start, lifeline: Lifeline) -> None:
