@@ -1,0 +1,219 @@
+"""What ``scripts/demo`` shows: a chat, a plain request, and 16 agents that share a header."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from sapwood.srt.checkpoint import find_model
+
+AGENTS = 16
+TOOLS = (
+    "search", "fetch", "open", "edit", "build", "test", "lint", "format", "diff", "merge", "list",
+    "move", "copy", "plot", "query", "deploy",
+)  # fmt: skip
+HEADER = "You are a careful engineering agent. You work with these tools:\n" + "\n".join(
+    f"{i + 1}. {name}(path: str, options: dict) -> Report. The tool {name} is used when a task asks "
+    f"to {name} something. It returns a report with the fields status, summary and details. Never "
+    f"call {name} twice with the same arguments; read the report before you go on. If its status is "
+    f"'failed', say what you know, what you tried, and which other tool of this list would help."
+    for i, name in enumerate(TOOLS)
+)
+
+
+class Figures(NamedTuple):
+    """One row of the table. Times are seconds."""
+
+    name: str
+    prompt: int
+    cached: int
+    output: int
+    seconds: float
+    first: float | None = None
+
+
+class Client:
+    """Requests to one server, with nothing but the standard library."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urllib.parse.urlsplit(url).netloc
+
+    def chat(self, content: str, *, max_tokens: int, system: str | None = None) -> Any:
+        """A whole answer."""
+        connection, response = self._send(_body(content, max_tokens, system))
+        with connection:
+            return json.load(response)
+
+    def stream(self, content: str, *, max_tokens: int) -> Iterator[Any]:
+        """An answer's chunks as they come; the last one has the usage."""
+        body = _body(content, max_tokens, None)
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        connection, response = self._send(body)
+        with connection:
+            for line in response:
+                if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
+                    yield json.loads(line[6:])
+
+    def _send(self, body: Any) -> tuple[Any, http.client.HTTPResponse]:
+        connection = http.client.HTTPConnection(self._host, timeout=120)
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        response = connection.getresponse()
+        if response.status != 200:
+            raise SystemExit(f"the server answered {response.status}: {response.read().decode()}")
+        return _Closing(connection), response
+
+
+class _Closing:
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+def _body(content: str, max_tokens: int, system: str | None) -> dict[str, Any]:
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": content})
+    return {"model": "default", "messages": messages, "max_tokens": max_tokens, "temperature": 0}
+
+
+def show_stream(client: Client) -> Figures:
+    """A streaming chat request."""
+    question = "Why do leaves change their colour in autumn?"
+    print(f"\n> {question}")
+    start, first, usage = time.perf_counter(), None, None
+    for chunk in client.stream(question, max_tokens=96):
+        usage = chunk.get("usage") or usage
+        for choice in chunk["choices"]:
+            text = choice["delta"].get("content") or ""
+            if text and first is None:
+                first = time.perf_counter() - start
+            print(text, end="", flush=True)
+    print()
+    assert usage is not None
+    return _figures("chat, streaming", [usage], time.perf_counter() - start, first)
+
+
+def show_plain(client: Client) -> Figures:
+    """A request that is answered as a whole."""
+    question = "Write one sentence about sapwood."
+    print(f"\n> {question}")
+    start = time.perf_counter()
+    reply = client.chat(question, max_tokens=48)
+    seconds = time.perf_counter() - start
+    print(reply["choices"][0]["message"]["content"])
+    return _figures("chat, whole", [reply["usage"]], seconds)
+
+
+def show_agents(client: Client) -> Figures:
+    """Many requests at once with one long header: its tokens are computed once."""
+    print(f"\n> {AGENTS} agents with one header, each with a task of its own")
+    tasks = [f"Task {i}: {name} the file report_{i}.txt." for i, name in enumerate(TOOLS)]
+    start = time.perf_counter()
+    with ThreadPoolExecutor(AGENTS) as pool:
+        replies = list(
+            pool.map(lambda task: client.chat(task, max_tokens=48, system=HEADER), tasks[:AGENTS])
+        )
+    seconds = time.perf_counter() - start
+    for task, reply in list(zip(tasks, replies, strict=True))[:2]:
+        text = " ".join(reply["choices"][0]["message"]["content"].split())
+        print(f"  {task} -> {text[:88]}...")
+    print(f"  ... and {AGENTS - 2} more")
+    return _figures(f"{AGENTS} agents, one header", [r["usage"] for r in replies], seconds)
+
+
+def _figures(name: str, usages: list[Any], seconds: float, first: float | None = None) -> Figures:
+    return Figures(
+        name,
+        sum(usage["prompt_tokens"] for usage in usages),
+        sum(usage["prompt_tokens_details"]["cached_tokens"] for usage in usages),
+        sum(usage["completion_tokens"] for usage in usages),
+        seconds,
+        first,
+    )
+
+
+def print_table(rows: list[Figures]) -> None:
+    """The figures, one request (or group of requests) a line."""
+    print(f"\n{'':26}{'prompt':>9}{'cached':>9}{'output':>9}{'seconds':>9}{'first':>9}{'tok/s':>9}")
+    for row in rows:
+        first = "" if row.first is None else f"{row.first * 1000:.0f} ms"
+        print(
+            f"{row.name:26}{row.prompt:>9}{row.cached:>9}{row.output:>9}{row.seconds:>9.2f}"
+            f"{first:>9}{row.output / row.seconds:>9.0f}"
+        )
+
+
+def start_server(flags: list[str]) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """Starts a server; returns it with what it says of itself once it serves."""
+    command = [sys.executable, "-m", "sapwood", "serve", "--log-format", "json", *flags]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    for line in server.stderr:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = {}
+        if entry.get("event") == "serving":
+            threading.Thread(target=_pass_on, args=(server.stderr,), daemon=True).start()
+            return server, entry
+        if not entry or entry["level"] in ("warning", "error"):
+            print(line, end="", file=sys.stderr)
+    raise SystemExit(server.wait() or 1)
+
+
+def _pass_on(lines: Any) -> None:
+    for line in lines:
+        print(line, end="", file=sys.stderr)
+
+
+def main() -> int:
+    """Runs the demonstration; the server's exit code."""
+    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="go on serving, on port 30000")
+    given, flags = parser.parse_known_args()
+    print("== finding the default model (fetched once)", flush=True)
+    path = find_model(None)
+    print(f"== starting the server with {path.name}", flush=True)
+    port = ["--port", "30000" if given.keep else "0"]
+    server, about = start_server([*port, *flags])
+    try:
+        known = ("model", "dtype", "attention", "kv_tokens", "threads")
+        shown = ", ".join(f"{name} {about[name]}" for name in known if name in about)
+        print(f"== serving at {about['url']} after {about['seconds']} s ({shown})")
+        client = Client(about["url"])
+        print_table([show_stream(client), show_plain(client), show_agents(client)])
+        if given.keep:
+            _keep(about["url"], server)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.send_signal(signal.SIGTERM)
+    code = server.wait()
+    print(f"\n== the server has ended with status {code}")
+    return code
+
+
+def _keep(url: str, server: subprocess.Popen[str]) -> None:
+    body = json.dumps(_body("Hello!", 64, None))
+    print(f"\nServing at {url} until Ctrl-C. Try:\n")
+    print(f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'\n")
+    server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
