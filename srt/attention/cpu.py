@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,8 +32,10 @@ class CpuAttention:
     def __init__(self, pool: Pool, *, n_heads: int, page_size: int) -> None:
         """Loads the kernels, or compiles them (seconds) where no cache has them yet."""
         keys = pool.k(0)
-        n_slots, kv_heads, head_dim = keys.shape
-        assert keys.is_contiguous() and head_dim % 2 == 0 and n_heads % kv_heads == 0
+        _, kv_heads, head_dim = keys.shape
+        assert keys.is_contiguous()
+        assert head_dim % 2 == 0
+        assert n_heads % kv_heads == 0
         self._pool, self._page_size, self._dtype = pool, page_size, keys.dtype
         self._shape = (n_heads, kv_heads, head_dim)
         self._limits = Limits(
@@ -47,8 +48,8 @@ class CpuAttention:
         self._bfloat16 = keys.dtype == torch.bfloat16
         self._strides: set[tuple[int, ...]] = set()
         self._pools: dict[int, tuple[int, int]] = {}
-        self._parts = np.empty(0, np.float32)
-        self._space = np.empty(0, np.float32)
+        # torch's memory begins at a multiple of 64 bytes, numpy's does not.
+        self._parts, self._space = torch.zeros(0), torch.zeros(0)
         self._work: Work | None = None
         self._job = np.zeros(len(Job), np.int64)
         self._job_address = self._job.ctypes.data
@@ -71,12 +72,12 @@ class CpuAttention:
         """See ``AttentionBackend``."""
         work = plan_work(batch, self._page_size, self._limits)
         threads = torch.get_num_threads()
-        heads, _, head_dim = self._shape
+        heads, kv_heads, head_dim = self._shape
         # A little work is done sooner by one thread than another is woken.
         keys = int(work.items[:, 1] @ work.items[:, 3].astype(np.int64))
         if keys * heads * head_dim < _ONE_THREAD:
             threads = 1
-        space = paged.space_floats(heads, head_dim)
+        space = paged.space_floats(heads, kv_heads, head_dim)
         self._parts = _at_least(self._parts, work.n_parts * paged.part_floats(heads, head_dim))
         self._space = _at_least(self._space, threads * space)
         self._work = work
@@ -85,8 +86,8 @@ class CpuAttention:
             ITEMS=work.items.ctypes.data,
             QUERIES=work.queries.ctypes.data,
             SLOTS=work.slots.ctypes.data,
-            PARTS=self._parts.ctypes.data,
-            SPACE=self._space.ctypes.data,
+            PARTS=self._parts.data_ptr(),
+            SPACE=self._space.data_ptr(),
             SPACE_STRIDE=space,
             N_MERGED=len(work.merged),
             MERGED=work.merged.ctypes.data,
@@ -120,7 +121,8 @@ class CpuAttention:
         return o_THD
 
     def _admit(self, x_THD: Tensor) -> None:
-        assert x_THD.dtype == self._dtype and x_THD.device.type == "cpu"
+        assert x_THD.dtype == self._dtype
+        assert x_THD.device.type == "cpu"
         assert x_THD.stride()[1:] == (self._shape[2], 1), x_THD.stride()
         self._strides.add(x_THD.stride())
 
@@ -128,7 +130,8 @@ class CpuAttention:
         found = self._pools.get(layer)
         if found is None:
             keys, values = self._pool.k(layer), self._pool.v(layer)
-            assert keys.is_contiguous() and values.is_contiguous()
+            assert keys.is_contiguous()
+            assert values.is_contiguous()
             found = self._pools[layer] = (keys.data_ptr(), values.data_ptr())
         return found
 
@@ -141,7 +144,5 @@ _ONE_THREAD = 64 * 9 * 256
 """Query-key products (times head size) below which one thread does all: about 5 microseconds."""
 
 
-def _at_least(
-    buffer: npt.NDArray[np.float32], size: int
-) -> npt.NDArray[np.float32]:
-    return buffer if len(buffer) >= size else np.empty(size, np.float32)
+def _at_least(buffer: Tensor, size: int) -> Tensor:
+    return buffer if len(buffer) >= size else torch.zeros(size)

@@ -1,14 +1,15 @@
 """Cuts a step's attention into items of even size: pure numpy, no device.
 
 Every query token sees an unbroken range of positions of its row. Some of that range may be in
-groups (computed once for all of a group's rows), the rest is the row's own. Long ranges are cut into
-several items, so that threads share one row's context. Cuts depend on lengths alone, never on what
-else is in the step. A token with several items gets a part of each, and the parts are merged.
+groups (computed once for all of a group's rows), the rest is the row's own. Long ranges are cut
+into several items, so that threads share one row's context. Cuts depend on lengths alone, never on
+what else is in the step. A token with several items gets a part of each, and the parts are merged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def slots_of(pages: Ints, page_size: int, start: int, stop: int) -> Ints:
 class _Draft:
     """Items as they are found; parts are numbered once every token's items are known."""
 
-    __slots__ = ("keys", "lines", "n_queries", "n_slots", "queries", "slots")
+    __slots__ = ("lines", "n_queries", "n_slots", "queries", "slots")
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, int, int, int, int]] = []
@@ -93,7 +94,7 @@ class _Draft:
         """Items of n queries with slots ``[start, start + count)``, at most ``most`` slots each."""
         pieces = -(-count // most)
         cuts = [count * i // pieces for i in range(pieces + 1)]
-        for a, b in zip(cuts, cuts[1:], strict=False):
+        for a, b in pairwise(cuts):
             self.lines.append((first, n, start + a, b - a, min(visible - a, _MANY)))
 
 

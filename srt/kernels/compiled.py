@@ -1,10 +1,10 @@
 """Compilation: where machine code is cached, and how a kernel runs on torch's own threads.
 
-**Cache.** numba caches machine code by source file, signature and the processor's name and features,
-so code for another machine is never loaded. It does not see changes in the *other* files that a
-kernel is made of; ours therefore lives in a folder named after a digest of all sources of this
-package and the compiler's version. The folder is in ``NUMBA_CACHE_DIR``, or the user's cache folder, or
-the temporary folder: the first that can be written.
+**Cache.** numba caches machine code by source file, signature and the processor's name and
+features, so code for another machine is never loaded. It does not see changes in the *other* files
+that a kernel is made of; ours therefore lives in a folder named after a digest of all sources of
+this package and the compiler's version. The folder is in ``NUMBA_CACHE_DIR``, or the user's cache
+folder, or the temporary folder: the first that can be written.
 
 **Threads.** A second pool of threads beside torch's would spin against it. Kernels that share out
 work are plain C functions that take tickets until none is left, and ``GOMP_parallel`` of the OpenMP
@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import llvmlite
+import llvmlite  # type: ignore[import-untyped]  # has no types
 import numba
 import torch
 from numba import types

@@ -11,61 +11,52 @@ The running softmax over tiles is that of FlashAttention (Dao et al. 2022); cutt
 into parts is "Flash-Decoding" (2023).
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls
+# numba infers the types of kernels' arguments.
 from __future__ import annotations
 
 import math
 from enum import IntEnum
 
-import numpy as np
 from numba import float32, int64
 
 from .compiled import kernel, piece
+from .emit import LANES, PAIR
 from .simd import (
-    LANES,
-    PAIR,
-    add,
-    add_mixed,
-    advance,
-    as_bfloat16,
-    as_float32,
     broadcast,
     exp2,
     fma,
-    fork,
-    invoke,
-    keep_first,
-    largest,
     load,
-    load_pair,
-    load_part,
     load_pair_part,
+    load_part,
     max_lanes,
-    mix_step,
     mul,
-    peek,
-    poke,
-    score_step,
-    set_word64,
     store,
     store_pair_part,
     store_part,
-    store_scores,
-    sum_lanes,
+)
+from .tile import LOWEST, SPARE, TILE, Keys, Rows, attend_tile
+from .words import (
+    advance,
+    as_bfloat16,
+    as_float32,
+    fork,
+    invoke,
+    peek,
+    poke,
+    set_word64,
     take_ticket,
     word32,
     word64,
-    zeros,
 )
 
-TILE = 64
 MAX_QUERIES = 16
 """Query tokens of an item, at most."""
 
 ITEM_WORDS = 6
-"""An item: first query, queries, first slot, slots, slots visible to the first query, part or -1."""
+"""First query, queries, first slot, slots, slots visible to the first query, part or -1."""
 
 LOG2E = 1.4426950408889634
-LOWEST = np.float32(-np.inf)
 
 
 class Job(IntEnum):
@@ -111,113 +102,14 @@ def part_floats(heads: int, head_dim: int) -> int:
     return -(-2 * heads // LANES) * LANES + heads * padded(head_dim)
 
 
-def space_floats(heads: int, head_dim: int) -> int:
+def space_floats(heads: int, kv_heads: int, head_dim: int) -> int:
     """float32 numbers that a thread works in."""
-    rows = MAX_QUERIES * heads
-    return 2 * rows * padded(head_dim) + 2 * rows + 6 * TILE + LANES
+    rows = MAX_QUERIES * heads + LANES // 2 * kv_heads
+    return 2 * rows * padded(head_dim) + 2 * rows + 8 * TILE + LANES
 
 
 @piece
-def _score(like, q, q_stride, k_pool, offsets, width, head_dim, scores):  # type: ignore[no-untyped-def]
-    """Products of some queries with a tile's keys -> scores[query * TILE + key]."""
-    last = width - 1
-    for t in range(0, width, 4):
-        k0 = advance(k_pool, word64(offsets, t))
-        k1 = advance(k_pool, word64(offsets, min(t + 1, last)))
-        k2 = advance(k_pool, word64(offsets, min(t + 2, last)))
-        k3 = advance(k_pool, word64(offsets, min(t + 3, last)))
-        sums = zeros(like)
-        d = 0
-        while d + PAIR <= head_dim:
-            p0, p1, p2, p3 = load_pair(k0, d), load_pair(k1, d), load_pair(k2, d), load_pair(k3, d)
-            sums = score_step(sums, advance(q, d), q_stride, p0, p1, p2, p3)
-            d += PAIR
-        if d < head_dim:
-            rest = head_dim - d
-            p0, p1 = load_pair_part(k0, d, rest), load_pair_part(k1, d, rest)
-            p2, p3 = load_pair_part(k2, d, rest), load_pair_part(k3, d, rest)
-            sums = score_step(sums, advance(q, d), q_stride, p0, p1, p2, p3)
-        store_scores(sums, advance(scores, t), TILE)
-
-
-@piece
-def _mix(like, weights, v_pool, offsets, width, head_dim, out, stride, scales):  # type: ignore[no-untyped-def]
-    """``out = out * scale + weights @ values`` for some queries, over a tile."""
-    d = 0
-    while d < head_dim:
-        sums = zeros(like)
-        rest = head_dim - d
-        if rest >= PAIR:
-            for t in range(width):
-                value = load_pair(v_pool, word64(offsets, t) + d)
-                sums = mix_step(sums, advance(weights, t), TILE, value)
-        else:
-            for t in range(width):
-                value = load_pair_part(v_pool, word64(offsets, t) + d, rest)
-                sums = mix_step(sums, advance(weights, t), TILE, value)
-        add_mixed(sums, advance(out, d), stride, scales)
-        d += PAIR
-
-
-@piece
-def _soften(scores, width, seen, highs, totals, row, scales, i):  # type: ignore[no-untyped-def]
-    """One query's scores of a tile -> weights; updates its maximum and sum; notes the old's scale.
-
-    Keys from ``seen`` on are masked, and so is the rest of the tile's last vector.
-    """
-    high = broadcast(LOWEST)
-    for t in range(0, width, LANES):
-        high = largest(high, keep_first(load(scores, t), seen - t))
-    before = peek(highs, row)
-    now = max(before, max_lanes(high))
-    base = now if now > LOWEST else float32(0.0)  # nothing seen yet: weights of 0 rather than NaN
-    total, minus = broadcast(float32(0.0)), broadcast(-base)
-    for t in range(0, width, LANES):
-        weight = exp2(add(keep_first(load(scores, t), seen - t), minus))
-        store(scores, t, weight)
-        total = add(total, weight)
-    shrink = max_lanes(exp2(broadcast(before - base)))
-    poke(highs, row, now)
-    poke(totals, row, peek(totals, row) * shrink + sum_lanes(total))
-    poke(scales, i, shrink)
-
-
-@piece
-def _block(score_like, mix_like, n, q, out, k_pool, v_pool, offsets, width, head_dim, pad, scores,
-           scales, highs, totals, row, group, visible):  # type: ignore[no-untyped-def]
-    """n queries of one KV head (rows ``row`` on) against one tile."""
-    if visible + (row + n - 1) // group <= 0:
-        return  # the tile comes after all of them
-    q, out = advance(q, row * pad), advance(out, row * pad)
-    _score(score_like, q, pad, k_pool, offsets, width, head_dim, scores)
-    for i in range(n):
-        seen = min(width, visible + (row + i) // group)
-        _soften(advance(scores, i * TILE), width, seen, highs, totals, row + i, scales, i)
-    _mix(mix_like, scores, v_pool, offsets, width, head_dim, out, pad, scales)
-
-
-@piece
-def _tile(q, out, k_pool, v_pool, offsets, width, head_dim, pad, scores, scales, highs, totals, rows,
-          group, visible):  # type: ignore[no-untyped-def]
-    """All queries of one KV head against one tile."""
-    row = 0
-    while row + 4 <= rows:
-        _block((0,) * 16, (0,) * 8, 4, q, out, k_pool, v_pool, offsets, width, head_dim, pad, scores,
-               scales, highs, totals, row, group, visible)
-        row += 4
-    if rows - row == 3:
-        _block((0,) * 12, (0,) * 6, 3, q, out, k_pool, v_pool, offsets, width, head_dim, pad, scores,
-               scales, highs, totals, row, group, visible)
-    elif rows - row == 2:
-        _block((0,) * 8, (0,) * 4, 2, q, out, k_pool, v_pool, offsets, width, head_dim, pad, scores,
-               scales, highs, totals, row, group, visible)
-    elif rows - row == 1:
-        _block((0,) * 4, (0,) * 2, 1, q, out, k_pool, v_pool, offsets, width, head_dim, pad, scores,
-               scales, highs, totals, row, group, visible)
-
-
-@piece
-def _begin(job, q_in, first, queries, q, out, highs, totals):  # type: ignore[no-untyped-def]
+def _begin(job, q_in, first, queries, q, out, highs, totals):
     """Queries of an item -> float32 pairs, scaled; empties the running softmax.
 
     Rows are ordered by KV head, then query, then head within the group.
@@ -230,7 +122,7 @@ def _begin(job, q_in, first, queries, q, out, highs, totals):  # type: ignore[no
     for j in range(queries):
         token = word32(word64(job, Job.QUERIES), first + j)
         for head in range(heads):
-            row = head // group * (queries * group) + j * group + head % group
+            row = head // group * (queries * group + SPARE) + j * group + head % group
             source = advance(q_in, token * word64(job, Job.Q_STRIDE) + head * head_dim)
             for d in range(0, head_dim, PAIR):
                 low, high = load_pair_part(source, d, head_dim - d)
@@ -238,13 +130,13 @@ def _begin(job, q_in, first, queries, q, out, highs, totals):  # type: ignore[no
                 store(q, row * pad + d + LANES, mul(high, scale))
                 store(out, row * pad + d, nothing)
                 store(out, row * pad + d + LANES, nothing)
-    for row in range(queries * heads):
+    for row in range(queries * heads + kv_heads * SPARE):
         poke(highs, row, LOWEST)
         poke(totals, row, float32(0.0))
 
 
 @piece
-def _finish(job, target, first, queries, out, totals):  # type: ignore[no-untyped-def]
+def _finish(job, target, first, queries, out, totals):
     """Writes the normalised output of an item's queries."""
     heads, kv_heads = word64(job, Job.HEADS), word64(job, Job.KV_HEADS)
     head_dim = word64(job, Job.HEAD_DIM)
@@ -252,7 +144,7 @@ def _finish(job, target, first, queries, out, totals):  # type: ignore[no-untype
     for j in range(queries):
         token = word32(word64(job, Job.QUERIES), first + j)
         for head in range(heads):
-            row = head // group * (queries * group) + j * group + head % group
+            row = head // group * (queries * group + SPARE) + j * group + head % group
             total = peek(totals, row)
             share = broadcast(float32(1.0) / total if total != 0.0 else float32(0.0))
             place = (token * heads + head) * head_dim
@@ -263,7 +155,7 @@ def _finish(job, target, first, queries, out, totals):  # type: ignore[no-untype
 
 
 @piece
-def _set_aside(job, part, queries, out, highs, totals):  # type: ignore[no-untyped-def]
+def _set_aside(job, part, queries, out, highs, totals):
     """Writes the parts of an item's queries: consecutive parts from ``part`` on."""
     heads, kv_heads = word64(job, Job.HEADS), word64(job, Job.KV_HEADS)
     head_dim = word64(job, Job.HEAD_DIM)
@@ -273,7 +165,7 @@ def _set_aside(job, part, queries, out, highs, totals):  # type: ignore[no-untyp
     for j in range(queries):
         record = as_float32(word64(job, Job.PARTS) + (part + j) * size * 4)
         for head in range(heads):
-            row = head // group * (queries * group) + j * group + head % group
+            row = head // group * (queries * group + SPARE) + j * group + head % group
             poke(record, head, peek(highs, row))
             poke(record, heads + head, peek(totals, row))
             for d in range(0, pad, LANES):
@@ -281,33 +173,51 @@ def _set_aside(job, part, queries, out, highs, totals):  # type: ignore[no-untyp
 
 
 @piece
-def _attend_item(job, item, space, q_in, target, k_pool, v_pool):  # type: ignore[no-untyped-def]
+def _locate(slots, first, count, size, offsets):
+    """Distances in the pool of up to a tile's slots from the ``first`` on; returns how many."""
+    width = min(TILE, count - first)
+    for t in range(width):
+        set_word64(offsets, t, word32(slots, first + t) * size)
+    return width
+
+
+@piece
+def _attend_item(job, item, space, q_in, target, k_pool, v_pool):
     at = word64(job, Job.ITEMS) + item * (4 * ITEM_WORDS)
     first, queries, start, count = word32(at, 0), word32(at, 1), word32(at, 2), word32(at, 3)
     visible, part = word32(at, 4), word32(at, 5)
     heads, kv_heads = word64(job, Job.HEADS), word64(job, Job.KV_HEADS)
     head_dim = word64(job, Job.HEAD_DIM)
     group, pad = heads // kv_heads, -(-head_dim // PAIR) * PAIR
-    rows = MAX_QUERIES * heads
+    most = MAX_QUERIES * heads + LANES // 2 * kv_heads
     q = as_float32(space)
-    out = advance(q, rows * pad)
-    highs = advance(out, rows * pad)
-    totals = advance(highs, rows)
-    scores = advance(totals, rows)
+    out = advance(q, most * pad)
+    highs = advance(out, most * pad)
+    totals = advance(highs, most)
+    scores = advance(totals, most)
     scales = advance(scores, 4 * TILE)
-    offsets = space + 4 * (2 * rows * pad + 2 * rows + 4 * TILE + LANES)
-    slots = word64(job, Job.SLOTS) + 4 * start
+    ahead = space + 4 * (2 * most * pad + 2 * most + 4 * TILE + LANES)
+    offsets = ahead + 8 * TILE
     _begin(job, q_in, first, queries, q, out, highs, totals)
-    rows = queries * group
+    slots, size = word64(job, Job.SLOTS) + 4 * start, kv_heads * head_dim
+    coming = _locate(slots, 0, count, size, ahead)
     for tile in range(0, count, TILE):
-        width = min(TILE, count - tile)
-        for t in range(width):
-            set_word64(offsets, t, word32(slots, tile + t) * (kv_heads * head_dim))
+        offsets, ahead, width = ahead, offsets, coming
+        coming = _locate(slots, tile + TILE, count, size, ahead)
         for kv_head in range(kv_heads):
-            row, skip = kv_head * rows, kv_head * head_dim
-            _tile(advance(q, row * pad), advance(out, row * pad), advance(k_pool, skip),
-                  advance(v_pool, skip), offsets, width, head_dim, pad, scores, scales,
-                  advance(highs, row), advance(totals, row), rows, group, visible - tile)
+            row, skip = kv_head * (queries * group + SPARE), kv_head * head_dim
+            k, v = advance(k_pool, skip), advance(v_pool, skip)
+            keys = Keys(k, v, offsets, width, ahead, coming, head_dim)
+            rows = Rows(
+                advance(q, row * pad),
+                advance(out, row * pad),
+                advance(highs, row),
+                advance(totals, row),
+                scores,
+                scales,
+                pad,
+            )
+            attend_tile(rows, queries * group, keys, group, visible - tile)
     if part < 0:
         _finish(job, target, first, queries, out, totals)
     else:
@@ -315,7 +225,7 @@ def _attend_item(job, item, space, q_in, target, k_pool, v_pool):  # type: ignor
 
 
 @piece
-def _attend(job, q_in, target, k_pool, v_pool):  # type: ignore[no-untyped-def]
+def _attend(job, q_in, target, k_pool, v_pool):
     space = word64(job, Job.SPACE) + 4 * word64(job, Job.SPACE_STRIDE) * take_ticket(
         job, Job.SPACE_TICKET
     )
@@ -348,7 +258,7 @@ def attend_float32(job: int) -> None:
 
 
 @piece
-def _merge_head(job, index, head, target):  # type: ignore[no-untyped-def]
+def _merge_head(job, index, head, target):
     heads, head_dim = word64(job, Job.HEADS), word64(job, Job.HEAD_DIM)
     pad = -(-head_dim // PAIR) * PAIR
     numbers = -(-2 * heads // LANES) * LANES
@@ -375,7 +285,7 @@ def _merge_head(job, index, head, target):  # type: ignore[no-untyped-def]
 
 
 @piece
-def _merge(job, target):  # type: ignore[no-untyped-def]
+def _merge(job, target):
     index = take_ticket(job, Job.MERGE_TICKET)
     while index < word64(job, Job.N_MERGED):
         for head in range(word64(job, Job.HEADS)):
@@ -394,7 +304,7 @@ def merge_float32(job: int) -> None:
 
 
 @piece
-def _place(job, source, stride, target):  # type: ignore[no-untyped-def]
+def _place(job, source, stride, target):
     """Copies the step's new keys (or values) to their slots."""
     size = word64(job, Job.KV_HEADS) * word64(job, Job.HEAD_DIM)
     slots = word64(job, Job.NEW_SLOTS)
@@ -409,7 +319,7 @@ def _place(job, source, stride, target):  # type: ignore[no-untyped-def]
 
 
 @piece
-def _share_out(job, worker, tickets):  # type: ignore[no-untyped-def]
+def _share_out(job, worker, tickets):
     threads = min(word64(job, Job.THREADS), tickets)
     if threads > 1 and word64(job, Job.PARALLEL) != 0:
         fork(word64(job, Job.PARALLEL), worker, job, threads)
@@ -418,9 +328,7 @@ def _share_out(job, worker, tickets):  # type: ignore[no-untyped-def]
 
 
 @kernel(*[int64] * 11)
-def run_job(  # type: ignore[no-untyped-def]
-    job, bfloat16, q, q_stride, k_new, k_stride, v_new, v_stride, k_pool, v_pool, out
-):
+def run_job(job, bfloat16, q, q_stride, k_new, k_stride, v_new, v_stride, k_pool, v_pool, out):
     """Stores the step's k and v in the pool, then attends. Addresses of elements; see ``Job``."""
     set_word64(job, Job.Q, q)
     set_word64(job, Job.Q_STRIDE, q_stride)

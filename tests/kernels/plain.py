@@ -6,10 +6,11 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from sapwood.srt.attention.work import slots_of
 from sapwood.srt.batch import Batch, Group, Row
 from sapwood.srt.request import Request
-from torch import Tensor
 
 
 class Pool:

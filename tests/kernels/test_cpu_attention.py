@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+
 from sapwood.srt.attention.cpu import CpuAttention
 from sapwood.srt.attention.work import Limits, plan_work
 from sapwood.srt.batch import Batch
@@ -61,7 +62,16 @@ def check(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "shape",
-    [(9, 3, 64), (4, 4, 32), (8, 1, 128), (14, 2, 64), (6, 3, 16), (4, 2, 8), (5, 1, 100), (2, 2, 2)],
+    [
+        (9, 3, 64),
+        (4, 4, 32),
+        (8, 1, 128),
+        (14, 2, 64),
+        (6, 3, 16),
+        (4, 2, 8),
+        (5, 1, 100),
+        (2, 2, 2),
+    ],
 )
 def test_heads_and_sizes(shape: tuple[int, int, int], dtype: torch.dtype) -> None:
     check([(40, 41), (0, 7), (63, 64), (64, 65), (5, 70), (0, 1)], shape, dtype=dtype)

@@ -1,0 +1,142 @@
+"""Pieces of LLVM IR, and the types, that the operations of ``words``, ``simd`` and ``blocks`` emit.
+
+numba has no vector type, but a type of one's own may be backed by any LLVM type, and LLVM splits
+``<16 x float>`` into whatever the processor has (one AVX-512 register, two of AVX, four of NEON).
+In all that follows ``b`` is an ``llvmlite.ir.IRBuilder``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]  # has no types
+from numba import types
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+LANES = 16
+PAIR = 2 * LANES
+
+F32, I1, I16, I32, I64 = ir.FloatType(), *(ir.IntType(n) for n in (1, 16, 32, 64))
+VF, VI, VH = (ir.VectorType(t, LANES) for t in (F32, I32, I16))
+
+float32_pointer = types.CPointer(types.float32)
+bfloat16_pointer = types.CPointer(types.uint16)
+
+
+def emitted(function: Callable[..., Any]) -> Any:
+    """Makes an operation of a typing function that returns its signature and its generator."""
+    return intrinsic(function)
+
+
+class VectorType(types.Type):  # type: ignore[misc]  # numba has no types
+    """16 float32 values."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Vector16f")
+
+
+vector = VectorType()
+
+
+@register_model(VectorType)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]  # likewise
+    def __init__(self, manager: Any, front_end_type: Any) -> None:
+        super().__init__(manager, front_end_type, VF)
+
+
+# Pieces of LLVM IR.
+
+
+def constant(element: ir.Type, value: float) -> ir.Constant:
+    return ir.Constant(ir.VectorType(element, LANES), [value] * LANES)
+
+
+def splat(b: Any, scalar: Any) -> Any:
+    kind = ir.VectorType(scalar.type, LANES)
+    lane = b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
+    return b.shuffle_vector(lane, ir.Constant(kind, ir.Undefined), constant(I32, 0))
+
+
+def shuffle(b: Any, x: Any, y: Any, lanes: list[int]) -> Any:
+    return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+
+
+def call_llvm(b: Any, name: str, result: ir.Type, *args: Any) -> Any:
+    signature = ir.FunctionType(result, [a.type for a in args])
+    module = b.module
+    function = module.globals.get(name) or ir.Function(module, signature, name)
+    return b.call(function, args)
+
+
+def multiply_add(b: Any, x: Any, y: Any, z: Any) -> Any:
+    return call_llvm(b, "llvm.fma.v16f32", VF, x, y, z)
+
+
+def place(b: Any, pointer: Any, index: Any, kind: ir.Type) -> Any:
+    return b.bitcast(b.gep(pointer, [index]), kind.as_pointer())
+
+
+def read(b: Any, pointer: Any, index: Any, kind: ir.Type, align: int) -> Any:
+    value = b.load(place(b, pointer, index, kind))
+    value.align = align
+    return value
+
+
+def write(b: Any, value: Any, pointer: Any, index: Any, align: int) -> None:
+    b.store(value, place(b, pointer, index, value.type)).align = align
+
+
+def lanes_below(b: Any, count: Any) -> Any:
+    lane = ir.Constant(VI, list(range(LANES)))
+    return b.icmp_signed("<", lane, splat(b, b.trunc(count, I32)))
+
+
+def read_part(b: Any, pointer: Any, index: Any, kind: Any, align: int, count: Any) -> Any:
+    name = f"llvm.masked.load.v16{'f32' if kind is VF else f'i{kind.element.width}'}.p0"
+    zero = ir.Constant(kind, None)
+    where = place(b, pointer, index, kind)
+    return call_llvm(b, name, kind, where, ir.Constant(I32, align), lanes_below(b, count), zero)
+
+
+def write_part(b: Any, value: Any, pointer: Any, index: Any, align: int, count: Any) -> None:
+    kind = value.type
+    name = f"llvm.masked.store.v16{'f32' if kind == VF else f'i{kind.element.width}'}.p0"
+    where = place(b, pointer, index, kind)
+    call_llvm(b, name, ir.VoidType(), value, where, ir.Constant(I32, align), lanes_below(b, count))
+
+
+def widen(b: Any, half: Any) -> Any:
+    return b.bitcast(b.shl(b.zext(half, VI), constant(I32, 16)), VF)
+
+
+def rounded(b: Any, value: Any) -> Any:
+    """Bits of ``value`` whose upper halves are the nearest bfloat16, ties to even."""
+    bits = b.bitcast(value, VI)
+    odd = b.and_(b.lshr(bits, constant(I32, 16)), constant(I32, 1))
+    near = b.add(bits, b.add(odd, constant(I32, 0x7FFF)))
+    return b.select(b.fcmp_unordered("uno", value, value), constant(I32, 0x7FC00000), near)
+
+
+def narrow(b: Any, value: Any) -> Any:
+    return b.trunc(b.lshr(rounded(b, value), constant(I32, 16)), VH)
+
+
+def unpack(b: Any, words: Any) -> list[Any]:
+    even = b.shl(words, constant(I32, 16))
+    odd = b.and_(words, constant(I32, 0xFFFF0000))
+    return [b.bitcast(even, VF), b.bitcast(odd, VF)]
+
+
+def pack(b: Any, even: Any, odd: Any) -> Any:
+    low = b.lshr(rounded(b, even), constant(I32, 16))
+    return b.or_(low, b.and_(rounded(b, odd), constant(I32, 0xFFFF0000)))
+
+
+def is_float32(pointer: Any) -> bool:
+    return bool(pointer.dtype == types.float32)
+
+
+def as_tuple(context: Any, b: Any, kind: Any, values: list[Any]) -> Any:
+    return context.make_tuple(b, kind, values)
