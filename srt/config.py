@@ -96,6 +96,9 @@ class SchedulerConfig:
         "steps after which a waiting request goes before any with a longer cached prefix",
         low=1,
     )
+    reserve_tokens: int = flag(
+        32, "tokens of output that each row must find room for when another is admitted", low=0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

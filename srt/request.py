@@ -19,7 +19,8 @@ class Request:
     The scheduler owns it and alone changes it; the runner reads it. ``slot`` is the row number in
     ``[0, max_running)`` that a running request keeps until it leaves, so that a runner can keep
     per-request arrays; ``hold`` names the pages of the first ``computed`` tokens and of the step
-    that is being computed.
+    that is being computed. ``stop_ids`` are the tokens that end it: end of sequence unless it
+    ignores that, and its own ``stop_token_ids``.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Request:
         "rid",
         "seed",
         "slot",
+        "stop_ids",
     )
 
     def __init__(self, submit: Submit) -> None:
@@ -56,6 +58,7 @@ class Request:
         self.cached: int | None = None
         self.hold: Hold | None = None
         self.slot: int | None = None
+        self.stop_ids: frozenset[int] = frozenset()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -76,6 +79,11 @@ class Request:
     def output_len(self) -> int:
         """Number of output tokens so far."""
         return self._length - self.prompt_len
+
+    @property
+    def banned_until_min(self) -> frozenset[int]:
+        """Tokens that may not be drawn next: those that end the sample, before ``min_tokens``."""
+        return self.stop_ids if self.output_len < self.params.min_tokens else frozenset()
 
     def append(self, token: int) -> None:
         """Adds one output token."""

@@ -1,0 +1,322 @@
+"""The scheduler: takes samples in, says what each step computes, and takes its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from ..batch import Batch, Group, Row, Sampled
+from ..config import SchedulerConfig
+from ..errors import RequestError
+from ..memory.prefix_cache import PrefixCache
+from ..messages import Finish, StepStats, Submit, TokenLogprobs
+from ..stops import TokenText
+from .counters import Counters
+from .events import Drawn, Events, Outbox
+from .finish import FinishRules
+from .limits import Limits
+from .plan import Plan, row_of
+from .running import RunningRows
+from .sharing import find_leader
+from .task import Task
+from .waiting import WaitingQueue
+
+SHORTEST_GROUP = 32
+"""Tokens that rows must have in common to be reported as a group."""
+
+EXAMINED = 128
+"""Waiting tasks that are looked at in a step."""
+
+
+class Scheduler:
+    """Decides what runs. Pure: no clock, no I/O, no device; the same calls give the same steps.
+
+    ``next_batch`` and ``commit`` take turns, one batch at a time. ``submit`` and ``abort`` may come
+    between any two calls, also while a batch is out: an aborted row of it is dropped when the
+    batch is committed, and its pages are freed then. A step computes no more than
+    ``max_batched_tokens`` and so never has more rows either.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        cache: PrefixCache,
+        *,
+        context_length: int,
+        eos_ids: Iterable[int],
+        text: TokenText,
+    ) -> None:
+        self._budget = config.max_batched_tokens
+        self._cache = cache
+        self._limits = Limits(context_length, cache.n_total * cache.page_size, config.max_waiting)
+        self._rules = FinishRules(eos_ids, text)
+        self._waiting = WaitingQueue(self._cached_length, config.ageing_steps)
+        rows = min(config.max_running, config.max_batched_tokens)
+        self._running = RunningRows(cache, rows, config.reserve_tokens)
+        self._alive: dict[str, dict[int, Task]] = {}
+        self._out: tuple[Batch, tuple[Task, ...]] | None = None
+        self._outbox = Outbox()
+        self._counters = Counters()
+        self._arrivals = 0
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def submit(self, submit: Submit) -> None:
+        """Takes a sample in. One that cannot run is refused: see ``take_events``."""
+        try:
+            if submit.choice in self._alive.get(submit.rid, ()):
+                raise RequestError("this request is already running", code="duplicate", status=409)
+            end = self._limits.end(submit, len(self._waiting))
+        except RequestError as error:
+            self._outbox.refuse(submit, error)
+            return
+        task = Task(submit, end, self._arrivals, self._counters.steps)
+        self._arrivals += 1
+        request = task.request
+        request.stop_ids = self._rules.stop_ids(
+            request.params.ignore_eos, request.params.stop_token_ids
+        )
+        self._alive.setdefault(submit.rid, {})[submit.choice] = task
+        finish = self._rules.before(task)
+        if finish is None:
+            self._waiting.push(task)
+        else:
+            self._outbox.open(task)
+            self._end(task, finish)
+
+    def abort(self, rid: str) -> None:
+        """Ends all samples of a request. Their pages are free at once, or after the step that
+        is being computed."""
+        for task in list(self._alive.get(rid, {}).values()):
+            if task in self._running:
+                self._running.leave(task)
+                if task.in_flight:
+                    task.leaving = True
+                else:
+                    self._running.vacate(task)
+                self._waiting.unpark(self._running.__contains__)
+            else:
+                self._waiting.remove(task)
+            self._end(task, Finish("abort"))
+
+    def flush(self) -> bool:
+        """Empties the tree, if nothing runs or waits; ``False`` and no change otherwise."""
+        if not self.idle:
+            return False
+        self._cache.flush()
+        return True
+
+    # -- what goes out ---------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, waits or is being computed."""
+        return not self._running and not self._waiting and self._out is None
+
+    def take_events(self) -> Events:
+        """What has happened since the last call, or the last ``commit``."""
+        return self._outbox.take()
+
+    def stats(self) -> StepStats:
+        """State and counters; the caller adds the times."""
+        cache, counters = self._cache, self._counters
+        return StepStats(
+            steps=counters.steps,
+            running=len(self._running),
+            waiting=len(self._waiting),
+            pages_total=cache.n_total,
+            pages_used=cache.n_used,
+            pages_evictable=cache.n_evictable,
+            pages_free=cache.n_free,
+            computed_prompt_tokens=counters.computed_prompt,
+            cached_prompt_tokens=counters.cached_prompt,
+            output_tokens=counters.outputs,
+            pushed_back=counters.pushed_back,
+            evicted_pages=cache.evicted,
+        )
+
+    def audit(self) -> None:
+        """Raises ``AssertionError`` unless every page has one owner; between steps only."""
+        leaving = [task for task in self._out[1] if task.leaving] if self._out else []
+        holds = [task.request.hold for task in (*self._running, *leaving)]
+        self._cache.audit([hold for hold in holds if hold is not None])
+
+    # -- a step ----------------------------------------------------------------------------------
+
+    def next_batch(self) -> Batch | None:
+        """What to compute next; ``None`` if nothing runs or waits. Decoding rows come first, then
+        rows that fill in their prompts, then what is admitted, as far as the tokens go."""
+        assert self._out is None, "the last batch is to be committed first"
+        if self.idle:
+            return None
+        plan = Plan(self._budget)
+        calm = self._plan_running(plan)
+        if calm and plan.left and self._running.has_slot and self._waiting:
+            self._admit(plan)
+        self._counters.steps += 1
+        return self._send(plan)
+
+    def _plan_running(self, plan: Plan) -> bool:
+        """Plans the rows that run; ``False`` where one had to be pushed back."""
+        before = self._counters.pushed_back
+        rows = sorted(self._running, key=lambda task: task.filling)
+        for task in rows:
+            if task in self._running and plan.left:
+                self._plan_row(task, plan)
+        return self._counters.pushed_back == before
+
+    def _plan_row(self, task: Task, plan: Plan) -> None:
+        """Finds pages for a row's next tokens, at the cost of other rows where it must be."""
+        hold = task.request.hold
+        assert hold is not None
+        stop = plan.wants(task)
+        while not self._cache.grow(hold, stop):
+            victim = self._running.victim()
+            assert len(self._running) > 1, "a row alone must fit"
+            plan.drop(victim)
+            self._push_back(victim)
+            if victim is task:
+                return
+        plan.add(task, stop)
+
+    def _push_back(self, task: Task) -> None:
+        """Puts a row back into the queue. Its tokens stay, and its KV as long as nobody needs the
+        pages: it goes on exactly where it was."""
+        task.pushed_back += 1
+        self._counters.pushed_back += 1
+        self._running.leave(task)
+        self._running.vacate(task)
+        self._waiting.push(task)
+        self._waiting.unpark(self._running.__contains__)
+
+    def _admit(self, plan: Plan) -> None:
+        """Starts waiting tasks while there are tokens, slots and pages."""
+        running, page_size = self._running, self._cache.page_size
+        promised = running.promised()
+        filling = [task for task in running if task.filling]
+        step = self._counters.steps
+        for task in islice(self._waiting.candidates(step), EXAMINED):
+            if not (plan.left and running.has_slot):
+                return
+            cached = self._cached_length(task)
+            leader = find_leader(task, cached, filling, page_size)
+            if leader is not None:
+                self._waiting.park(task, leader.task, leader.share)
+                continue
+            hold = running.fitting(task, cached, promised)
+            if hold is None:  # those behind it wait too, or it might wait for ever
+                return
+            self._waiting.admit(task)
+            running.enter(task, hold)
+            self._started(task)
+            self._plan_row(task, plan)
+            filling.append(task)
+            promised = running.promised()
+
+    def _started(self, task: Task) -> None:
+        request = task.request
+        if not task.opened:
+            self._outbox.open(task)
+            request.cached = min(request.computed, request.prompt_len)
+        elif not task.reported:
+            # What it found the first time and has lost since, it computes itself after all.
+            request.cached = min(request.cached or 0, request.computed)
+
+    def _send(self, plan: Plan) -> Batch:
+        assert plan.stops, "a step must compute something"
+        page_size = self._cache.page_size
+        tasks = tuple(plan.stops)
+        for task in tasks:
+            task.in_flight = True
+        rows = tuple(row_of(task, stop, page_size) for task, stop in plan.stops.items())
+        batch = Batch(self._counters.steps, rows, self._groups(rows))
+        self._out = (batch, tasks)
+        return batch
+
+    def _groups(self, rows: tuple[Row, ...]) -> tuple[Group, ...]:
+        if len(rows) < 2:
+            return ()
+        holds = [row.request.hold for row in rows]
+        runs = self._cache.groups([hold for hold in holds if hold is not None], SHORTEST_GROUP)
+        return tuple(Group(run.indices, run.start, run.stop) for run in runs)
+
+    # -- its result ------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch, sampled: Sampled) -> Events:
+        """Takes the result of the batch that is out; returns all that has happened."""
+        assert self._out is not None
+        assert self._out[0] is batch, "batches are committed in order"
+        tasks = self._out[1]
+        self._out = None
+        for index, (task, row) in enumerate(zip(tasks, batch.rows, strict=True)):
+            task.in_flight = False
+            error = sampled.errors[index]
+            if task.leaving:
+                self._running.vacate(task)
+            elif error is not None:  # its KV is not to be trusted, so it stays out of the tree
+                self._retire(task, Finish("error", message=error))
+            else:
+                self._commit_row(task, row, sampled, index)
+        self._waiting.unpark(self._running.__contains__)
+        return self._outbox.take()
+
+    def _commit_row(self, task: Task, row: Row, sampled: Sampled, index: int) -> None:
+        request = task.request
+        assert request.hold is not None
+        request.computed = row.stop
+        self._cache.commit(request.hold, request.tokens, row.stop)
+        if row.start < request.prompt_len:
+            self._counters.computed_prompt += min(row.stop, request.prompt_len) - row.start
+        if row.score_from < row.score_to:
+            assert task.scored is not None
+            task.scored += sampled.prompt_logprobs[index] or []
+            task.score_next = row.score_to
+        if row.stop < request.length:
+            return
+        if request.length >= task.end:  # nothing is to be generated
+            self._retire(task, Finish("length"))
+        else:
+            self._take_tokens(task, sampled.ids[index], sampled.logprobs[index])
+
+    def _take_tokens(
+        self, task: Task, ids: list[int], logprobs: list[TokenLogprobs] | None
+    ) -> None:
+        """Appends the tokens that a row has drawn, up to the one with which it ends."""
+        index, finish, taken = task.request.output_len, None, 0
+        while finish is None and taken < len(ids):
+            task.request.append(ids[taken])
+            finish = self._rules.after(task, ids[taken])
+            taken += 1
+        self._counters.outputs += taken
+        if taken < len(ids):
+            ids = ids[:taken]
+            logprobs = None if logprobs is None else logprobs[:taken]
+        drawn = Drawn(index, ids, logprobs)
+        if finish is None:
+            self._report(task, drawn, None)
+        else:
+            self._retire(task, finish, drawn)
+
+    def _retire(self, task: Task, finish: Finish, drawn: Drawn | None = None) -> None:
+        """Ends a running task."""
+        self._running.leave(task)
+        self._running.vacate(task)
+        self._end(task, finish, drawn)
+
+    def _end(self, task: Task, finish: Finish, drawn: Drawn | None = None) -> None:
+        """The last that is heard of a task."""
+        request = task.request
+        choices = self._alive[request.rid]
+        del choices[request.choice]
+        if not choices:
+            del self._alive[request.rid]
+        self._report(task, drawn, finish)
+
+    def _report(self, task: Task, drawn: Drawn | None, finish: Finish | None) -> None:
+        if not task.reported:  # from now on, what it found in the cache is final
+            self._counters.cached_prompt += task.request.cached or 0
+        self._outbox.report(task, drawn, finish)
+
+    def _cached_length(self, task: Task) -> int:
+        request = task.request
+        return self._cache.cached_length(request.namespace, request.tokens, task.match_limit)
