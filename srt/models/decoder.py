@@ -1,0 +1,135 @@
+"""The decoder: Llama, Mistral, Qwen2 and Qwen3 are one network with different switches.
+
+Shapes: T tokens of a step, S selected tokens, E hidden size, C concatenated query, key and value
+channels, H query heads, K key/value heads, D head size, F intermediate size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ..attention import AttentionBackend
+from ..kernels.ops import Linear, Ops
+from ..model_config import ModelConfig
+from .rope import rope_tables
+
+Weights = Iterable[tuple[str, Tensor]]
+
+
+class _Layer(NamedTuple):
+    norm_E: Tensor
+    qkv: Linear
+    q_norm_D: Tensor | None
+    k_norm_D: Tensor | None
+    out: Linear
+    mlp_norm_E: Tensor
+    gate_up: Linear
+    down: Linear
+
+
+class Decoder:
+    """A model with its weights. Keys and values live in the attention backend's pool.
+
+    ``weights`` are the tensors of ``expected_tensors(config)`` in that order; each is taken over by
+    the product it belongs to as soon as that is complete, so that a weight is in memory once.
+    ``positions`` bounds the positions that can be asked for.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        ops: Ops,
+        attention: AttentionBackend,
+        positions: int | None = None,
+    ) -> None:
+        self.config = config
+        self._ops = ops
+        self._attention = attention
+        tensors = _Tensors(weights)
+        self._embedding_VE = tensors.take("model.embed_tokens.weight")
+        self._norm_E = tensors.take("model.norm.weight")
+        head_VE = self._embedding_VE if config.tied_embeddings else tensors.take("lm_head.weight")
+        self._head = ops.linear(head_VE, None)
+        self._layers = [self._layer(tensors, i) for i in range(config.n_layers)]
+        device = self._embedding_VE.device
+        count = config.max_positions if positions is None else positions
+        self._cos_PD2, self._sin_PD2 = rope_tables(config.rope, config.head_dim, count, device)
+
+    def forward(self, ids_T: Tensor, positions_T: Tensor) -> Tensor:
+        """Hidden states after the last norm, [T, E]; the attention backend has its plan by now."""
+        ops, eps = self._ops, self.config.norm_eps
+        hidden_TE = functional.embedding(ids_T, self._embedding_VE).float()
+        cos_TD2, sin_TD2 = self._cos_PD2[positions_T], self._sin_PD2[positions_T]
+        delta_TE: Tensor | None = None
+        for index, layer in enumerate(self._layers):
+            x_TE = ops.add_rms_norm(hidden_TE, delta_TE, layer.norm_E, eps)
+            delta_TE = self._attend(index, layer, x_TE, cos_TD2, sin_TD2)
+            x_TE = ops.add_rms_norm(hidden_TE, delta_TE, layer.mlp_norm_E, eps)
+            delta_TE = layer.down(ops.silu_mul(layer.gate_up(x_TE)))
+        return ops.add_rms_norm(hidden_TE, delta_TE, self._norm_E, eps)
+
+    def logits(self, hidden_SE: Tensor) -> Tensor:
+        """float32 [S, V]."""
+        return self._head(hidden_SE).float()
+
+    def _attend(
+        self, index: int, layer: _Layer, x_TE: Tensor, cos_TD2: Tensor, sin_TD2: Tensor
+    ) -> Tensor:
+        config, ops = self.config, self._ops
+        heads, kv_heads, size = config.n_heads, config.n_kv_heads, config.head_dim
+        qkv_THD = layer.qkv(x_TE).view(len(x_TE), heads + 2 * kv_heads, size)
+        q_THD = qkv_THD[:, :heads]
+        k_TKD = qkv_THD[:, heads : heads + kv_heads]
+        if layer.q_norm_D is not None and layer.k_norm_D is not None:
+            ops.head_norm(q_THD, layer.q_norm_D, config.norm_eps)
+            ops.head_norm(k_TKD, layer.k_norm_D, config.norm_eps)
+        ops.rope(qkv_THD[:, : heads + kv_heads], cos_TD2, sin_TD2)
+        o_THD = self._attention.run(index, q_THD, k_TKD, qkv_THD[:, heads + kv_heads :])
+        return layer.out(o_THD.view(len(x_TE), heads * size))
+
+    def _layer(self, tensors: _Tensors, index: int) -> _Layer:
+        config, ops, at = self.config, self._ops, f"model.layers.{index}."
+        attn, mlp = at + "self_attn.", at + "mlp."
+        qkv = ops.linear(
+            *tensors.fused([attn + f"{x}_proj" for x in ("q", "k", "v")], config.qkv_bias)
+        )
+        out = ops.linear(*tensors.fused([attn + "o_proj"], config.out_bias))
+        gate_up = ops.linear(*tensors.fused([mlp + "gate_proj", mlp + "up_proj"], config.mlp_bias))
+        down = ops.linear(*tensors.fused([mlp + "down_proj"], config.mlp_bias))
+        return _Layer(
+            tensors.take(at + "input_layernorm.weight"),
+            qkv,
+            tensors.take(attn + "q_norm.weight") if config.qk_norm else None,
+            tensors.take(attn + "k_norm.weight") if config.qk_norm else None,
+            out,
+            tensors.take(at + "post_attention_layernorm.weight"),
+            gate_up,
+            down,
+        )
+
+
+class _Tensors:
+    """Takes tensors by name from a stream of them, keeping only those that came too early."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._stream = iter(weights)
+        self._early: dict[str, Tensor] = {}
+
+    def take(self, name: str) -> Tensor:
+        """The tensor, which is the caller's from now on."""
+        while name not in self._early:
+            found, tensor = next(self._stream)
+            self._early[found] = tensor
+        return self._early.pop(name)
+
+    def fused(self, names: list[str], has_bias: bool) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias of several products of the same input as one."""
+        weight = torch.cat([self.take(name + ".weight") for name in names])
+        bias = torch.cat([self.take(name + ".bias") for name in names]) if has_bias else None
+        return weight, bias

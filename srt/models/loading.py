@@ -1,0 +1,49 @@
+"""From a checkpoint's tensors to torch's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ..model_config import ModelConfig, expected_tensors
+
+
+class Stored(Protocol):
+    """A tensor that is still in its file; see ``checkpoint.Weight``."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def stored(self) -> np.ndarray: ...  # type: ignore[type-arg]
+    def read(self) -> np.ndarray: ...  # type: ignore[type-arg]
+
+
+def load_weights(
+    weights: Mapping[str, Stored],
+    config: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
+) -> Iterator[tuple[str, Tensor]]:
+    """Yields every tensor of the model by its canonical name, converted, one at a time.
+
+    The files are mapped, so that no more than one tensor is in memory beside those that the caller
+    keeps. Shows a progress bar on a terminal.
+    """
+    names = list(expected_tensors(config))
+    progress = tqdm(names, desc="weights", unit="tensor", disable=not sys.stderr.isatty())
+    for name in progress:
+        yield name, _tensor(weights[name], dtype).to(device)
+
+
+def _tensor(weight: Stored, dtype: torch.dtype) -> Tensor:
+    if weight.dtype == "BF16" and dtype == torch.bfloat16:
+        bits = np.array(weight.stored(), copy=True).reshape(weight.shape)
+        return torch.from_numpy(bits).view(torch.bfloat16)
+    return torch.from_numpy(weight.read()).to(dtype)
