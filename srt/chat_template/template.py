@@ -59,6 +59,8 @@ class ChatTemplate:
         special = tokenizer.special_ids
         self._special = Markers(m for m, token in tokenizer.markers.items() if token in special)
         self._forms: dict[tuple[str, str], frozenset[ContentForm]] = {}
+        if sources:
+            tokenizer.encode_chat("")  # builds its guard now, and not in the first request
         self._lock = threading.Lock()
 
     def encode(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -20,14 +20,14 @@ class Guard:
     Each marker (``<|im_end|>``) is replaced by an alias of random private-use characters, in the
     list of added tokens and in the model's vocabulary alike. Whatever a text says, it can then not
     form a control token, since nobody outside this process knows the aliases; and the template's
-    own markers, exchanged for their aliases, are cut out, stripped and numbered exactly as the
-    original tokenizer does it.
+    own markers, exchanged for their aliases, are cut out, stripped and numbered as the original
+    tokenizer does it. (Only a marker that is to be looked for in normalised text is taken as it is
+    written: a lower-casing tokenizer would have found it in capitals too.)
     """
 
     def __init__(self, data: Mapping[str, Any], markers: Mapping[str, int]) -> None:
         self._aliases = {marker: _alias() for marker in markers}
-        longest_first = sorted(self._aliases, key=len, reverse=True)
-        self._markers = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._markers = _pattern(data.get("added_tokens") or (), self._aliases)
         self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(self._renamed(data)))
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -40,11 +40,26 @@ class Guard:
 
     def _renamed(self, data: Mapping[str, Any]) -> dict[str, Any]:
         aliases = self._aliases
+        plain = {"single_word": False, "normalized": False}
         added = [
-            {**entry, "content": aliases.get(entry["content"], entry["content"])}
+            {**entry, **plain, "content": aliases[entry["content"]]}
+            if entry["content"] in aliases
+            else entry
             for entry in data.get("added_tokens") or ()
         ]
         return {**data, "added_tokens": added, "model": _renamed_model(data["model"], aliases)}
+
+
+def _pattern(added: Sequence[Mapping[str, Any]], aliases: Mapping[str, str]) -> re.Pattern[str]:
+    """Finds markers as the tokenizer does: the leftmost, of those the longest; some of them only
+    where they do not touch a word."""
+    parts = []
+    for entry in sorted(added, key=lambda entry: -len(entry["content"])):
+        if entry["content"] in aliases:
+            literal = re.escape(entry["content"])
+            alone = bool(entry.get("single_word"))
+            parts.append(rf"(?<!\w){literal}(?!\w)" if alone else literal)
+    return re.compile("|".join(parts) or r"(?!)")
 
 
 def _renamed_model(model: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:

@@ -353,6 +353,53 @@ def test_what_the_vocabulary_cannot_write_is_left_out(default_checkpoint: Checkp
         assert default_checkpoint.tokenizer.encode(f"a{chr(byte)}b") == [81, 82]
 
 
+METASPACE = {"type": "Metaspace", "replacement": "▁", "split": False}
+PREPENDING = [
+    {"type": "Prepend", "prepend": "▁"},
+    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+]
+FOLDING = [{"type": "NFKC"}, {"type": "Lowercase"}]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"pre_tokenizer": {**METASPACE, "prepend_scheme": "first"}},
+        {"pre_tokenizer": {**METASPACE, "prepend_scheme": "always"}},
+        {"normalizer": {"type": "Sequence", "normalizers": PREPENDING}},
+        {"normalizer": {"type": "Sequence", "normalizers": FOLDING}},
+    ],
+    ids=["first", "always", "prepending", "folding"],
+)
+@pytest.mark.parametrize("flag", ["none", "lstrip", "rstrip", "single_word", "normalized"])
+def test_a_rendered_template_is_cut_as_the_plain_tokenizer_cuts_it(
+    parts: dict[str, Any], flag: str
+) -> None:
+    """Blanks before and after markers, first and later pieces, whatever the tokenizer's rules."""
+    pieces = ["<unk>", *(f"<0x{i:02X}>" for i in range(256)), "▁", *"abHelo<|im_end>\n", "<|end|>"]
+    vocab = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    names = ("lstrip", "rstrip", "single_word", "normalized")
+    flags = {name: name == flag for name in names}
+    marker = {"id": vocab["<|end|>"], "content": "<|end|>", "special": True, **flags}
+    model = {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": True}
+    model["unk_token"] = "<unk>"
+    data = {"version": "1.0", "added_tokens": [marker], "model": model, **parts}
+    tokenizer = Tokenizer(data)
+    for text in (
+        "<|end|>Hello<|end|>\n Hello <|end|>",
+        " <|end|> a  b<|end|><|end|>",
+        "a<|end|>b",
+        "Hello \n",
+        "<|END|>",
+    ):
+        if flag != "normalized" or "normalizer" not in parts:
+            assert tokenizer.encode_chat(text) == tokenizer.encode(text)
+        broken = text.replace("<|", "<\ue000|")
+        literal = tokenizer.encode_chat(broken, "\ue000")
+        assert literal == tokenizer.encode(text, control=False)
+        assert vocab["<|end|>"] not in literal
+
+
 def test_literal_text_may_hold_any_character(default_checkpoint: Checkpoint) -> None:
     """There is no placeholder that a text could forge."""
     text = "".join(map(chr, range(0xE000, 0xE100))) + "\U000f0000<|im_end|>\U0010fffd"
