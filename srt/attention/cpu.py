@@ -17,6 +17,8 @@ from .work import Limits, Work, plan_work
 class Pool(Protocol):
     """What attention needs of the KV pool: ``[slots, KV heads, head size]`` for each layer."""
 
+    page_size: int
+
     def k(self, layer: int) -> Tensor: ...
 
     def v(self, layer: int) -> Tensor: ...
@@ -29,14 +31,14 @@ class CpuAttention:
     use: the plan and the threads' space belong to the one step that runs.
     """
 
-    def __init__(self, pool: Pool, *, n_heads: int, page_size: int) -> None:
+    def __init__(self, pool: Pool, *, n_heads: int) -> None:
         """Loads the kernels, or compiles them (seconds) where no cache has them yet."""
         keys = pool.k(0)
         _, kv_heads, head_dim = keys.shape
         assert keys.is_contiguous()
         assert head_dim % 2 == 0
         assert n_heads % kv_heads == 0
-        self._pool, self._page_size, self._dtype = pool, page_size, keys.dtype
+        self._pool, self._page_size, self._dtype = pool, pool.page_size, keys.dtype
         self._shape = (n_heads, kv_heads, head_dim)
         self._limits = Limits(
             queries=paged.MAX_QUERIES,

@@ -10,20 +10,18 @@ from torch import Tensor
 
 from sapwood.srt.attention.work import slots_of
 from sapwood.srt.batch import Batch, Group, Row
+from sapwood.srt.memory.pool import KVPool
 from sapwood.srt.request import Request
 
 
-class Pool:
-    """KV of one layer."""
-
-    def __init__(self, n_slots: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> None:
-        self._kv = torch.randn(2, n_slots, kv_heads, head_dim).to(dtype)
-
-    def k(self, layer: int) -> Tensor:
-        return self._kv[0]
-
-    def v(self, layer: int) -> Tensor:
-        return self._kv[1]
+def make_pool(
+    n_pages: int, page_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype
+) -> KVPool:
+    """One layer's KV, full of noise."""
+    pool = KVPool(n_pages, page_size, 1, kv_heads, head_dim, dtype)
+    pool.k(0).normal_()
+    pool.v(0).normal_()
+    return pool
 
 
 class Shared(NamedTuple):
@@ -54,14 +52,14 @@ def make_batch(
     return Batch(0, rows, tuple(Group(*shared) for shared in groups))
 
 
-def store(batch: Batch, pool: Pool, page_size: int, k_TKD: Tensor, v_TKD: Tensor) -> None:
+def store(batch: Batch, pool: KVPool, page_size: int, k_TKD: Tensor, v_TKD: Tensor) -> None:
     """Puts new keys and values in their slots."""
     slots = np.concatenate([slots_of(r.pages, page_size, r.start, r.stop) for r in batch.rows])
     pool.k(0)[slots] = k_TKD
     pool.v(0)[slots] = v_TKD
 
 
-def attend(batch: Batch, pool: Pool, page_size: int, q_THD: Tensor) -> Tensor:
+def attend(batch: Batch, pool: KVPool, page_size: int, q_THD: Tensor) -> Tensor:
     """Causal attention over what the pool holds."""
     out = torch.empty(q_THD.shape, dtype=torch.float64)
     first = 0

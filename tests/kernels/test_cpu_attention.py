@@ -10,7 +10,7 @@ from sapwood.srt.attention.cpu import CpuAttention
 from sapwood.srt.attention.work import Limits, plan_work
 from sapwood.srt.batch import Batch
 
-from .plain import Pool, Shared, attend, make_batch, store
+from .plain import Shared, attend, make_batch, make_pool, store
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 
@@ -24,7 +24,7 @@ def run_both(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output of the kernel and of the plain attention; checks what is in the pool, too."""
     heads, kv_heads, head_dim = shape
-    pool = Pool(n_pages * page_size, kv_heads, head_dim, dtype)
+    pool = make_pool(n_pages, page_size, kv_heads, head_dim, dtype)
     n = batch.n_tokens
     q, k, v = (
         torch.randn(n, (heads + 2 * kv_heads) * head_dim)
@@ -32,7 +32,7 @@ def run_both(
         .view(n, -1, head_dim)
         .split([heads, kv_heads, kv_heads], 1)
     )
-    backend = CpuAttention(pool, n_heads=heads, page_size=page_size)
+    backend = CpuAttention(pool, n_heads=heads)
     backend.plan(batch)
     got = backend.run(0, q, k, v)
     before = pool.k(0).clone(), pool.v(0).clone()
@@ -135,10 +135,10 @@ def test_groups_change_the_result_by_rounding_alone() -> None:
 def test_a_nan_stays_in_its_row_c096() -> None:
     torch.manual_seed(0)
     batch = make_batch([(90, 91), (80, 82), (0, 5)], 1, 200, [])
-    pool = Pool(200, 3, 64, torch.bfloat16)
+    pool = make_pool(200, 1, 3, 64, torch.bfloat16)
     pool.k(0)[batch.rows[0].pages[3]] = torch.nan
     pool.v(0)[batch.rows[2].pages[:]] = torch.nan  # about to be overwritten
-    backend = CpuAttention(pool, n_heads=9, page_size=1)
+    backend = CpuAttention(pool, n_heads=9)
     backend.plan(batch)
     q, k, v = torch.randn(15, 8, 64).bfloat16().split([9, 3, 3])
     q, k, v = (torch.randn(8, n, 64).bfloat16() for n in (9, 3, 3))
@@ -150,9 +150,9 @@ def test_a_nan_stays_in_its_row_c096() -> None:
 def test_huge_scores_and_infinite_keys_c096() -> None:
     torch.manual_seed(0)
     batch = make_batch([(90, 91), (80, 81)], 1, 200, [])
-    pool = Pool(200, 3, 64, torch.float32)
+    pool = make_pool(200, 1, 3, 64, torch.float32)
     pool.k(0)[batch.rows[1].pages[:80]] *= 1e6
-    backend = CpuAttention(pool, n_heads=9, page_size=1)
+    backend = CpuAttention(pool, n_heads=9)
     backend.plan(batch)
     q, k, v = (torch.randn(2, n, 64) for n in (9, 3, 3))
     out = backend.run(0, q, k, v)
