@@ -1,5 +1,5 @@
 """Chat messages to a prompt, by the model's own Jinja template."""
 
-from .template import ChatTemplate
+from .template import ChatOptions, ChatTemplate
 
-__all__ = ["ChatTemplate"]
+__all__ = ["ChatOptions", "ChatTemplate"]

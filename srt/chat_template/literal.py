@@ -21,8 +21,9 @@ class Markers:
     that ends with a marker's beginning, or begins with its end, is broken there too, so that no
     two pieces can make one together. The character survives whatever a template does to text
     (trimming, cutting, changing case, printing as JSON), unlike brackets around it; the tokenizer
-    takes it out again after it has looked for markers. Text without markers is not touched, and
-    templates see it as it is.
+    takes it out again after it has looked for markers. (A template that deletes characters inside
+    of text could undo it; none is known.) Text without markers is not touched, and templates see
+    it as it is.
     """
 
     def __init__(self, markers: Iterable[str]) -> None:

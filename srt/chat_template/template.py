@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import jinja2
 
@@ -18,6 +18,22 @@ _RESERVED = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}
 )
 _PROBES = ("wq1zv", "kx7jp")
+
+
+class ChatOptions(TypedDict, total=False):
+    """What a request may say beside its messages.
+
+    ``tools`` and ``documents`` are handed to the template. ``add_generation_prompt`` (on unless
+    told otherwise) ends the prompt with the start of an answer; ``continue_final_message`` ends it
+    with the last message's text, for the model to go on with. ``variables`` go to the template
+    (``enable_thinking``...).
+    """
+
+    tools: Sequence[Mapping[str, Any]] | None
+    documents: Sequence[Mapping[str, Any]] | None
+    add_generation_prompt: bool
+    continue_final_message: bool
+    variables: Mapping[str, Any] | None
 
 
 class Rendered(NamedTuple):
@@ -67,84 +83,44 @@ class ChatTemplate:
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        variables: Mapping[str, Any] | None = None,
         control: bool = False,
+        **options: Unpack[ChatOptions],
     ) -> list[int]:
         """Token ids of the prompt, BOS included where the template writes it.
 
-        ``continue_final_message`` ends the prompt with the last message's text, for the model to
-        go on with. ``variables`` go to the template (``enable_thinking``...). ``control=True``
-        lets clients' text form control tokens. ``RequestError`` 400 for malformed messages and
-        for whatever the template refuses, with its own words.
+        ``control=True`` lets clients' text form control tokens. ``RequestError`` 400 for malformed
+        messages and for whatever the template refuses, with its own words.
         """
-        rendered = self._rendered(
-            messages,
-            tools,
-            documents,
-            add_generation_prompt,
-            continue_final_message,
-            variables or {},
-            control,
-        )
+        rendered = self._rendered(messages, options, control)
         if control:
             return self._tokenizer.encode(rendered.text, add_bos=False)
         return self._tokenizer.encode_chat(rendered.text, rendered.literal)
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The prompt's text; parameters and errors as for ``encode``."""
-        return self._rendered(
-            messages,
-            tools,
-            documents,
-            add_generation_prompt,
-            continue_final_message,
-            variables or {},
-            True,
-        ).text
+    def render(self, messages: Sequence[Mapping[str, Any]], **options: Unpack[ChatOptions]) -> str:
+        """The prompt's text; errors as for ``encode``."""
+        return self._rendered(messages, options, True).text
 
     def _rendered(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        documents: Sequence[Mapping[str, Any]] | None,
-        add_generation_prompt: bool,
-        continue_final_message: bool,
-        variables: Mapping[str, Any],
-        control: bool,
+        self, messages: Sequence[Mapping[str, Any]], options: ChatOptions, control: bool
     ) -> Rendered:
-        name, template = self._chosen(bool(tools))
-        _check_variables(variables)
-        if continue_final_message and add_generation_prompt:
-            raise RequestError(
-                "continue_final_message and add_generation_prompt cannot both be true",
-                param="continue_final_message",
-            )
-        new = normalized(messages, lambda role, listed: self._form(name, role, listed))
-        data = {"messages": new, "tools": tools, "documents": documents, **variables}
+        goes_on = options.get("continue_final_message", False)
+        opens = options.get("add_generation_prompt", True)
+        name, template = self._chosen(options)
+        data = {
+            "messages": normalized(messages, lambda role, listed: self._form(name, role, listed)),
+            "tools": options.get("tools"),
+            "documents": options.get("documents"),
+            **_variables(options),
+        }
         literal, end = unused_chars(2, [*strings(data), self._source_text])
         if not control:
             data = self._defused(data, literal)
-        if continue_final_message:
+        if goes_on:
             _mark_end(data["messages"][-1], end)
-        text = self._run(template, {**data, "add_generation_prompt": add_generation_prompt})
-        if continue_final_message:
+        text = self._run(template, {**data, "add_generation_prompt": opens})
+        if goes_on:
             text = _cut(text, end)
-        if control:
-            return Rendered(text, None)
-        return Rendered(_unescaped(text, literal), literal)
+        return Rendered(text, None) if control else Rendered(_unescaped(text, literal), literal)
 
     def _defused(self, data: Mapping[str, Any], char: str) -> dict[str, Any]:
         def changed(value: Any, markers: Markers) -> Any:
@@ -157,14 +133,19 @@ class ChatTemplate:
         rest = {key: changed(value, self._markers) for key, value in data.items()}
         return {**rest, "messages": messages}
 
-    def _chosen(self, with_tools: bool) -> tuple[str, jinja2.Template]:
-        name = "tool_use" if with_tools and "tool_use" in self._templates else "default"
+    def _chosen(self, options: ChatOptions) -> tuple[str, jinja2.Template]:
+        name = "tool_use" if options.get("tools") and "tool_use" in self._templates else "default"
         template = self._templates.get(name)
         if template is None:
             raise RequestError(
                 "this model has no chat template; use completions, or start the server with one",
                 param="messages",
                 code="no_chat_template",
+            )
+        if options.get("continue_final_message") and options.get("add_generation_prompt", True):
+            raise RequestError(
+                "continue_final_message and add_generation_prompt cannot both be true",
+                param="continue_final_message",
             )
         return name, template
 
@@ -243,12 +224,14 @@ _CONVERSATIONS: Mapping[str, list[Message]] = {
 }
 
 
-def _check_variables(variables: Mapping[str, Any]) -> None:
+def _variables(options: ChatOptions) -> Mapping[str, Any]:
+    variables = options.get("variables") or {}
     for name in variables:
         if name in _RESERVED:
             raise RequestError(
                 f"chat_template_kwargs cannot set {name!r}", param=f"chat_template_kwargs.{name}"
             )
+    return variables
 
 
 def _mark_end(message: Message, end: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sapwood.constrain.vocabulary import Vocabulary
+
 from ..model_config import ModelConfig
 from ..tokenizer import Tokenizer
 from .weights import Weight
@@ -35,6 +37,11 @@ class Checkpoint:
     def tokenizer(self) -> Tokenizer:
         """Built when first used: a process that needs no text does not pay for it."""
         return self.open_tokenizer()
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer's, with all of the model's end tokens."""
+        return self.tokenizer.vocabulary._replace(eos_ids=self.eos_ids)
 
     @property
     def chat_template(self) -> str | None:

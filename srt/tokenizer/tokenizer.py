@@ -190,7 +190,8 @@ def _is_marker(entry: Mapping[str, Any]) -> bool:
     """Whether an added token is one that a template writes, and text must not.
 
     Special tokens are; of the others those that look like markup (``<tool_call>``, ``[INST]``) and
-    not those that are added for compression (runs of blanks, words).
+    not those that are added for compression (runs of blanks, words). A single character is none:
+    it could not be broken, and no tokenizer is known to have such a control token.
     """
     text = entry["content"]
     if len(text) < 2:

@@ -132,6 +132,8 @@ def test_the_real_model(default_checkpoint: Checkpoint) -> None:
     assert default_checkpoint.name == "SmolLM2-135M-Instruct"
     assert default_checkpoint.quantization == "Q4_1, Q8_0"
     assert default_checkpoint.eos_ids == {2}
+    assert default_checkpoint.vocabulary.eos_ids == {2}
+    assert default_checkpoint.vocabulary.size == 49152
     assert default_checkpoint.config == ModelConfig(
         architecture="llama",
         vocab_size=49152,
