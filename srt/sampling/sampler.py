@@ -1,0 +1,152 @@
+"""Draws a token for each row of logits.
+
+Order: logit_bias -> penalties -> temperature -> grammar mask -> top_k -> top_p -> min_p -> sample.
+Shapes: S rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..kernels.compiled import ready
+from ..params import SamplingParams
+from . import kernels
+from .reference import adjusted
+from .uniform import uniform
+
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.int32]
+
+
+class Draw(NamedTuple):
+    """What one row needs: who draws, the tokens so far, and which ids may not be drawn.
+
+    ``position`` is the output index of the token, ``banned`` ids that end the output and may not
+    yet, ``mask`` the grammar's allowed tokens.
+    """
+
+    params: SamplingParams
+    seed: int
+    choice: int
+    position: int
+    tokens: npt.NDArray[np.int32]
+    prompt_len: int
+    banned: Sequence[int] = ()
+    mask: Mask | None = None
+    attempt: int = 0
+
+
+class Sampler:
+    """Stateless but for scratch; one call at a time.
+
+    Ids from ``vocab_size`` on (rows that pad an embedding) are never drawn.
+    """
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+        self._hist = np.empty(kernels.BINS, np.float64)
+        self._space = np.empty(vocab_size, np.float32)
+        self._out = np.empty(1, np.int64)
+        for made in kernels.KERNELS:
+            ready(made)
+
+    def sample(
+        self, logits_SV: Tensor, draws: Sequence[Draw]
+    ) -> tuple[list[int], list[str | None]]:
+        """One token for each row, and what is wrong with rows that have none (their token is 0).
+
+        Does not change the logits.
+        """
+        logits_SV = logits_SV[:, : self._vocab_size]
+        best = logits_SV.max(dim=-1)
+        ids: list[int] = best.indices.tolist()
+        errors = [None if _is_finite(v) else _describe(v) for v in best.values.tolist()]
+        sampled = []
+        for row, draw in enumerate(draws):
+            if errors[row] is None and not _is_plain(draw.params, draw):
+                sampled.append(row)
+        if sampled:
+            self._sample(logits_SV, draws, sampled, ids)
+        return [0 if error else id for id, error in zip(ids, errors, strict=True)], errors
+
+    def _sample(
+        self, logits_SV: Tensor, draws: Sequence[Draw], rows: list[int], ids: list[int]
+    ) -> None:
+        x_SV = logits_SV[rows].float().cpu().numpy()
+        for x_V, row in zip(x_SV, rows, strict=True):
+            self._adjust(x_V, draws[row])
+        random = [i for i, row in enumerate(rows) if draws[row].params.temperature > 0]
+        for i, row in enumerate(rows):
+            if draws[row].params.temperature == 0:
+                ids[row] = int(x_SV[i].argmax())
+        if not random:
+            return
+        heat = np.array([[draws[rows[i]].params.temperature] for i in random], np.float32)
+        # Less the maximum first: a tiny temperature must not make infinities.
+        chosen = x_SV[random]
+        scaled = (chosen - chosen.max(-1, keepdims=True)) / heat
+        p_SV = torch.softmax(torch.from_numpy(scaled), -1).numpy()
+        for p_V, i in zip(p_SV, random, strict=True):
+            ids[rows[i]] = self._draw(p_V, draws[rows[i]])
+
+    def _adjust(self, x_V: Floats, draw: Draw) -> None:
+        """Bias, penalties, bans and the grammar's mask, in place."""
+        params = draw.params
+        raw_V = x_V.copy() if draw.mask is not None or draw.banned else x_V
+        if _changes(params):
+            x_V[:] = adjusted(x_V, params, draw.tokens, draw.prompt_len)
+        if draw.mask is not None:
+            kernels.apply_mask(x_V, draw.mask)
+            if np.isneginf(x_V.max()):
+                x_V[:] = raw_V
+                kernels.apply_mask(x_V, draw.mask)
+        if draw.banned:
+            kept = x_V[list(draw.banned)].copy()
+            x_V[list(draw.banned)] = -np.inf
+            if np.isneginf(x_V.max()):  # a finished grammar is not held open
+                x_V[list(draw.banned)] = kept
+
+    def _draw(self, p_V: Floats, draw: Draw) -> int:
+        params = draw.params
+        number = uniform(draw.seed, draw.choice, draw.position, draw.attempt)
+        kernels.draw_row(
+            p_V,
+            p_V.view(np.uint32),
+            params.top_k,
+            params.top_p,
+            params.min_p,
+            number,
+            self._hist,
+            self._space,
+            self._out,
+        )
+        return int(self._out[0])
+
+
+def _is_plain(params: SamplingParams, draw: Draw) -> bool:
+    """Whether the row's token is that of its largest logit."""
+    greedy = params.temperature == 0
+    return greedy and draw.mask is None and not draw.banned and not _changes(params)
+
+
+def _changes(params: SamplingParams) -> bool:
+    return (
+        bool(params.logit_bias)
+        or params.repetition_penalty != 1.0
+        or params.presence_penalty != 0.0
+        or params.frequency_penalty != 0.0
+    )
+
+
+def _is_finite(value: float) -> bool:
+    return -np.inf < value < np.inf
+
+
+def _describe(value: float) -> str:
+    return f"the model's largest logit is {value}: its numbers have overflowed"
