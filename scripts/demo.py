@@ -23,10 +23,10 @@ TOOLS = (
     "move", "copy", "plot", "query", "deploy",
 )  # fmt: skip
 HEADER = "You are a careful engineering agent. You work with these tools:\n" + "\n".join(
-    f"{i + 1}. {name}(path: str, options: dict) -> Report. The tool {name} is used when a task asks "
-    f"to {name} something. It returns a report with the fields status, summary and details. Never "
-    f"call {name} twice with the same arguments; read the report before you go on. If its status is "
-    f"'failed', say what you know, what you tried, and which other tool of this list would help."
+    f"{i + 1}. {name}(path: str, options: dict) -> Report. The tool {name} is used when a task "
+    f"asks to {name} something. It returns a report with the fields status, summary and details. "
+    f"Never call {name} twice with the same arguments; read the report before you go on. If its "
+    f"status is 'failed', say what you know, what you tried, and which other tool would help."
     for i, name in enumerate(TOOLS)
 )
 

@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 from .config import LogConfig
 
@@ -49,11 +49,11 @@ class Log:
             self._logger.log(level, event, extra={"fields": fields})
 
 
-def configure(config: LogConfig, process: str) -> None:
+def configure(config: LogConfig, process: str, stream: TextIO | None = None) -> None:
     """Sends every log line of this process, other libraries' warnings too, to standard error."""
-    stream = logging.StreamHandler(sys.stderr)
-    stream.setFormatter(JsonLines(process) if config.log_format == "json" else TextLines(process))
-    logging.root.handlers[:] = [stream]
+    output = logging.StreamHandler(stream or sys.stderr)
+    output.setFormatter(JsonLines(process) if config.log_format == "json" else TextLines(process))
+    logging.root.handlers[:] = [output]
     logging.root.setLevel(logging.WARNING)
     logging.getLogger("sapwood").setLevel(_LEVELS[config.log_level])
     logging.captureWarnings(True)
