@@ -117,17 +117,17 @@ class Intake:
             refuse_unsupported(body, ("best_of",))
         self.model.check_name(body.model)
         params = completion_params(body, self.model)
-        pairs = self._read_prompts(prompt_list(body.prompt, "prompt"), "prompt")
-        _check_choices(len(pairs), params.n)
+        given = prompt_list(body.prompt, "prompt")
+        _check_choices(len(given), params.n)
+        pairs = self._read_prompts(given, "prompt")
         names, call_names = _rids(body.rid, len(pairs))
         prompts = []
         for (ids, text), name in zip(pairs, names, strict=True):
             prompt = Prompt(ids, params, name, text)
             prompt = fitted(prompt, self.model, body.truncate_prompt_tokens)
             if text is None or len(prompt.ids) < len(ids):
-                prompt = prompt._replace(
-                    text=self.tokenizer.decode(prompt.ids) if body.echo else None
-                )
+                shown = self.tokenizer.decode(prompt.ids) if body.echo else None
+                prompt = prompt._replace(text=shown)
             prompts.append(prompt)
         return self._prepared(prompts, body.cache_salt, body.priority, call_names)
 
@@ -139,9 +139,10 @@ class Intake:
             raise RequestError("exactly one of text and input_ids is needed", param="text")
         param = "text" if body.text is not None else "input_ids"
         given = body.text if body.text is not None else body.input_ids
-        pairs = self._read_prompts(prompt_list(given, param), param)
-        resolved = self._native_params(body, len(pairs))
-        _check_choices(len(pairs), resolved[0].n)
+        listed = prompt_list(given, param)
+        resolved = self._native_params(body, len(listed))
+        _check_choices(len(listed), resolved[0].n)
+        pairs = self._read_prompts(listed, param)
         names, call_names = _rids(body.rid, len(pairs))
         prompts = [
             fitted(Prompt(ids, params, name), self.model, body.truncate_prompt_tokens, param)

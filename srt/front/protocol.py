@@ -107,8 +107,8 @@ def _unknown_field(name: str, path: str, kind: type[msgspec.Struct]) -> RequestE
     full = _joined(path, name)
     if name in NOT_YET:
         return RequestError(f"{full}: {NOT_YET[name]}", param=full, code="unsupported_parameter")
-    near = difflib.get_close_matches(name, _fields_at(kind, path), 1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = difflib.get_close_matches(name, _fields_at(kind, path), 1, cutoff=0.0)
+    hint = f"; the nearest known one is {near[0]!r}" if near else ""
     return RequestError(f"unknown field {full!r}{hint}", param=full, code="unknown_parameter")
 
 

@@ -58,20 +58,25 @@ def native_params(
         raise RequestError(
             f"logprob_start_len is {start}; it must be -1 or more", param="logprob_start_len"
         )
-    values = _given(params, model)
-    seed = _or(params.seed, params.sampling_seed)
+    alternatives = _count(top, "top_logprobs_num")
     scored = logprob and start >= 0
-    return _build(
-        values,
-        max_tokens=_budget(_or(params.max_new_tokens, NATIVE_TOKENS), "max_new_tokens"),
-        min_tokens=_or(params.min_new_tokens, 0),
-        seed=seed,
-        include_stop=bool(params.no_stop_trim),
-        logprobs=_count(top, "top_logprobs_num") if logprob else None,
-        prompt_logprobs_from=start if scored else None,
-        prompt_logprobs_top=top if scored else 0,
-        model=model,
-    )
+    try:
+        return _build(
+            _given(params, model),
+            max_tokens=_budget(_or(params.max_new_tokens, NATIVE_TOKENS), "max_new_tokens"),
+            min_tokens=_or(params.min_new_tokens, 0),
+            seed=_or(params.seed, params.sampling_seed),
+            include_stop=bool(params.no_stop_trim),
+            logprobs=alternatives if logprob else None,
+            prompt_logprobs_from=start if scored else None,
+            prompt_logprobs_top=alternatives if scored else 0,
+            model=model,
+        )
+    except RequestError as error:
+        name = "min_new_tokens" if error.param == "min_tokens" else error.param
+        raise RequestError(
+            error.message, param=f"sampling_params.{name}", code=error.code
+        ) from error
 
 
 def fitted(
