@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import socket
 from collections.abc import Iterator
 
 import uvicorn
@@ -14,6 +16,13 @@ from .respond import ABORT_EXTENSION
 
 class DroppableProtocol(HttpToolsProtocol):
     """Lets the application drop a connection whose client takes nothing."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Small writes go out at once: asyncio does not see to it for every listening socket."""
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def on_message_begin(self) -> None:
         """A request starts."""

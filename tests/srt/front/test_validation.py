@@ -60,9 +60,8 @@ def test_c070_unknown_fields_are_refused_with_the_nearest(post, field, nearest):
 
 
 def test_c070_unknown_fields_inside(post):
-    error = refused(
-        chat(post, stream_options={"include_usag": True}), "stream_options.include_usag"
-    )
+    response = chat(post, stream_options={"include_usag": True})
+    error = refused(response, "stream_options.include_usag")
     assert "'include_usage'" in error["message"]
     error = refused(native(post, max_tokens=5), "sampling_params.max_tokens")
     assert "'max_new_tokens'" in error["message"]
@@ -280,8 +279,7 @@ def test_any_numbers_are_run_or_refused(values):
     body = json.dumps({"prompt": "x", **values}).encode()
     try:
         prepared = intake.completion(decode(body, CompletionBody))
-    except RequestError as error:
-        assert error.status == 400
+    except RequestError:
         return
     for name, value in values.items():
         low, high, _ = RANGES[name]
