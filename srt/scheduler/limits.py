@@ -22,6 +22,7 @@ class Limits:
     def end(self, submit: Submit, waiting: int) -> int:
         """The number of tokens at which the sample ends for its length.
 
+        ``waiting`` counts the samples that wait and for which there is no slot.
         Raises ``RequestError`` for one that is empty, can never fit, or finds the queue full.
         """
         prompt = len(submit.prompt_ids)

@@ -32,14 +32,17 @@ class RunningRows:
         return task in self._tasks
 
     @property
-    def has_slot(self) -> bool:
-        """Whether one more row may run."""
-        return bool(self._slots)
+    def n_slots(self) -> int:
+        """Rows that may run beside those that do."""
+        return len(self._slots)
 
     def promised(self) -> int:
-        """Pages that the rows need beyond those that they have: for all that they know, and for
-        the reserve."""
-        return sum(self._needs(task) - _hold(task).n_pages for task in self._tasks)
+        """Pages that all rows were promised and do not have yet."""
+        return sum(map(self.promised_to, self._tasks))
+
+    def promised_to(self, task: Task) -> int:
+        """Pages that a row needs for all that it knows and its reserve, beyond those it has."""
+        return max(self._needs(task) - _hold(task).n_pages, 0)
 
     def fitting(self, task: Task, cached: int, promised: int) -> Hold | None:
         """Opens a hold for a waiting task, if its pages can be promised beside ``promised`` ones.

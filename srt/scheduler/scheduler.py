@@ -66,7 +66,7 @@ class Scheduler:
         try:
             if submit.choice in self._alive.get(submit.rid, ()):
                 raise RequestError("this request is already running", code="duplicate", status=409)
-            end = self._limits.end(submit, len(self._waiting))
+            end = self._limits.end(submit, len(self._waiting) - self._running.n_slots)
         except RequestError as error:
             self._outbox.refuse(submit, error)
             return
@@ -151,7 +151,7 @@ class Scheduler:
             return None
         plan = Plan(self._budget)
         calm = self._plan_running(plan)
-        if calm and plan.left and self._running.has_slot and self._waiting:
+        if calm and plan.left and self._running.n_slots and self._waiting:
             self._admit(plan)
         self._counters.steps += 1
         return self._send(plan)
@@ -196,7 +196,7 @@ class Scheduler:
         filling = [task for task in running if task.filling]
         step = self._counters.steps
         for task in islice(self._waiting.candidates(step), EXAMINED):
-            if not (plan.left and running.has_slot):
+            if not (plan.left and running.n_slots):
                 return
             cached = self._cached_length(task)
             leader = find_leader(task, cached, filling, page_size)
@@ -211,7 +211,7 @@ class Scheduler:
             self._started(task)
             self._plan_row(task, plan)
             filling.append(task)
-            promised = running.promised()
+            promised += running.promised_to(task)
 
     def _started(self, task: Task) -> None:
         request = task.request
