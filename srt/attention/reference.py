@@ -60,7 +60,7 @@ class ReferenceAttention:
             )
         return o_THD
 
-    def _slots(self, pages: np.ndarray, stop: int) -> Tensor:  # type: ignore[type-arg]
+    def _slots(self, pages: np.ndarray, stop: int) -> Tensor:
         size = self._pool.page_size
         positions = np.arange(stop)
         slots = pages[positions // size].astype(np.int64) * size + positions % size

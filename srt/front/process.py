@@ -15,10 +15,9 @@ import uvloop
 import zmq
 
 from ..channel import Reading, Receiver, Sender
-from ..chat_template import ChatTemplate
+from ..chat_template import ChatTemplate, template_sources
 from ..checkpoint import Checkpoint, open_checkpoint
 from ..config import ServerConfig
-from ..errors import LoadError
 from ..messages import ToFront, ToWorker
 from ..metrics import Metrics
 from ..processes.lifeline import BEAT_SECONDS, Down, Lifeline, Order, Peer, Start
@@ -60,10 +59,11 @@ def make_front(config: ServerConfig, checkpoint: Checkpoint, sender: Sender[ToWo
         served_name=options.served_name,
     )
     metrics = Metrics()
+    sources = template_sources(checkpoint.chat_templates, options.chat_template)
     intake = Intake(
         model,
         checkpoint.tokenizer,
-        ChatTemplate(_templates(checkpoint, options.chat_template), checkpoint.tokenizer),
+        ChatTemplate(sources, checkpoint.tokenizer),
         control=config.front.allow_control_tokens,
     )
 
@@ -132,12 +132,3 @@ def _in_loop(loop: asyncio.AbstractEventLoop, obey: Any, order: Order) -> None:
     """Passes an order from the lifeline's thread on; one that comes after the end is void."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(obey, order)
-
-
-def _templates(checkpoint: Checkpoint, path: str | None) -> dict[str, str]:
-    if path is None:
-        return dict(checkpoint.chat_templates)
-    try:
-        return {"default": Path(path).read_text(encoding="utf-8")}
-    except (OSError, UnicodeDecodeError) as error:
-        raise LoadError(f"the chat template {path} cannot be read: {error}") from error

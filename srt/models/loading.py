@@ -21,8 +21,8 @@ class Stored(Protocol):
     shape: tuple[int, ...]
     dtype: str
 
-    def stored(self) -> np.ndarray: ...  # type: ignore[type-arg]
-    def read(self) -> np.ndarray: ...  # type: ignore[type-arg]
+    def stored(self) -> np.ndarray: ...
+    def read(self) -> np.ndarray: ...
 
 
 def load_weights(

@@ -1,0 +1,81 @@
+"""What the engine's methods return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..front.entry import Call, Choice
+from ..messages import Finish, TokenLogprobs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """One finished sample.
+
+    ``cached_tokens`` are prompt tokens whose KV was there already. ``logprobs`` go with ``ids``
+    where they were asked for; ``prompt_logprobs`` with the prompt's tokens from the position asked
+    for. ``seed`` repeats the sample.
+    """
+
+    text: str
+    ids: list[int]
+    finish: Finish
+    prompt_tokens: int
+    cached_tokens: int
+    seed: int
+    index: int = 0
+    logprobs: list[TokenLogprobs] | None = None
+    prompt_logprobs: list[TokenLogprobs] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is new in a stream: text, tokens, and with the last piece why it ended."""
+
+    text: str
+    ids: list[int]
+    index: int
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How likely the model finds a continuation: one log-probability for each of its tokens.
+
+    ``start`` is the position of the first scored token in ``prompt + continuation``: it lies
+    before the prompt's end where the prompt's last token and the continuation's first merge.
+    """
+
+    ids: list[int]
+    logprobs: list[float]
+    start: int
+
+    @property
+    def total(self) -> float:
+        """The continuation's log-probability."""
+        return sum(self.logprobs)
+
+
+def completions(call: Call) -> list[Completion]:
+    """All samples of a finished call, prompts in order, samples of a prompt together."""
+    return [
+        completion(call, choice, len(entry.prompt.ids))
+        for entry in call.entries
+        for choice in entry.choices
+    ]
+
+
+def completion(call: Call, choice: Choice, prompt_tokens: int) -> Completion:
+    """One sample of a finished call."""
+    assert choice.finish is not None, "a call that has ended has ended choices"
+    return Completion(
+        text=choice.text,
+        ids=list(choice.ids),
+        finish=choice.finish,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=choice.cached,
+        seed=call.seed,
+        index=choice.index,
+        logprobs=list(choice.logprobs) or None,
+        prompt_logprobs=choice.prompt_logprobs,
+    )
