@@ -26,7 +26,6 @@ _GAUGES = {
 }
 _COUNTERS = {
     "steps": ("sapwood_steps", "Forward passes."),
-    "step_seconds": ("sapwood_step_seconds", "Time spent in forward passes."),
     "computed_prompt_tokens": ("sapwood_prefix_misses_tokens", "Prompt tokens computed."),
     "cached_prompt_tokens": ("sapwood_prefix_hits_tokens", "Prompt tokens found in the cache."),
     "output_tokens": ("sapwood_output_tokens", "Tokens generated."),
@@ -50,6 +49,7 @@ class Metrics:
         )
         self._ended = self._counter("ended", "Prompts that ended, by how.", "reason")
         self._refused = self._counter("refused", "Requests refused, by why.", "reason")
+        self._step_seconds = self._counter("step_seconds", "Time spent in steps.")
         self._queue = self._histogram("queue_seconds", "Time before a sample first runs.", _LATENCY)
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "Time to a sample's first token.", _LATENCY
@@ -90,6 +90,7 @@ class Metrics:
     def step(self, stats: StepStats) -> None:
         """The worker's state after a step."""
         self._worker.stats = stats
+        self._step_seconds.inc(stats.step_seconds)
         for seconds in stats.queue_seconds:
             self._queue.observe(seconds)
 

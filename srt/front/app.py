@@ -81,5 +81,6 @@ async def _on_exception(request: Request, error: Exception) -> Response:
 
 def _counted(request: Request, error: RequestError) -> Response:
     front: Front = request.app.state.front
-    front.metrics.refused(error.code or ("invalid_request" if error.status < 500 else "failed"))
+    if request.method != "GET":  # probes are no requests
+        front.metrics.refused(error.code or ("invalid_request" if error.status < 500 else "failed"))
     return error_response(error)

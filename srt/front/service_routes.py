@@ -80,10 +80,10 @@ async def server_info(request: Request) -> Response:
             "model": _model_info(front),
             "status": "dead" if front.dead else "ready" if front.ready else "starting",
             "in_flight": len(front.journal),
-            "worker": {
+            "stats": {
                 name: getattr(stats, name)
                 for name in stats.__struct_fields__
-                if name != "queue_seconds"
+                if name not in ("queue_seconds", "step_seconds")
             },
         }
     )

@@ -99,7 +99,7 @@ def test_infos(parts, post):
     info = get(parts, "/server_info").json()
     assert info["status"] == "ready"
     assert info["model"]["served_model_name"] == "tiny"
-    assert info["worker"]["steps"] == 7
+    assert info["stats"]["steps"] == 7
     assert info["in_flight"] == 0
     assert get(parts, "/model_info").json()["context_length"] == 128
 
