@@ -61,7 +61,7 @@ def test_death_under_load(start: Start, tiny_model: str, role: str) -> None:
     server.until(lambda: server.metric("sapwood_running_requests") == 2, "running")
     server.tree[role].kill()
     assert b'"error"' in stream.reading.read()
-    assert whole.getresponse().status == 500
+    assert whole.getresponse().status == 503
     probe.request("GET", "/health")
     assert probe.getresponse().status == 503
     for connection in (stream, whole, probe):
@@ -77,7 +77,7 @@ def test_stopped_worker_is_dead_past_its_limit(start: Start, tiny_model: str) ->
     server.tree["worker"].suspend()
     whole.request("POST", "/v1/completions", '{"prompt": "y", "max_tokens": 5}')
     response = whole.getresponse()
-    assert response.status == 500
+    assert response.status == 503
     assert b"no sign of life" in response.read()
     whole.close()
     assert server.ended() == 1
