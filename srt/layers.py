@@ -32,8 +32,8 @@ class TorchOps:
         half = x_THD.shape[-1] // 2
         left, right = x_THD[..., :half].float(), x_THD[..., half:].float()
         cos, sin = cos_TD2[:, None, :], sin_TD2[:, None, :]
-        x_THD[..., :half] = left * cos - right * sin
-        x_THD[..., half:] = right * cos + left * sin
+        turned = torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+        x_THD.copy_(turned)
 
     def head_norm(self, x_THD: Tensor, weight_D: Tensor, eps: float) -> None:
         """See ``Ops``."""
