@@ -8,10 +8,13 @@ In all that follows ``b`` is an ``llvmlite.ir.IRBuilder``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+import numba
 from llvmlite import ir  # type: ignore[import-untyped]  # has no types
 from numba import types
+from numba.core.codegen import get_host_cpu_features
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
@@ -46,7 +49,54 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]  # likewise
         super().__init__(manager, front_end_type, VF)
 
 
+class WordsType(types.Type):  # type: ignore[misc]  # likewise
+    """16 words of two bfloat16 each."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Words16")
+
+
+words = WordsType()
+
+
+@register_model(WordsType)
+class _WordsModel(models.PrimitiveModel):  # type: ignore[misc]  # likewise
+    def __init__(self, manager: Any, front_end_type: Any) -> None:
+        super().__init__(manager, front_end_type, VI)
+
+
+class _BFloat16(ir.Type):  # type: ignore[misc]  # likewise
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat16)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat16)
+
+
+@cache
+def has_dots() -> bool:
+    """Whether the processor (or the one that ``NUMBA_CPU_FEATURES`` names) has AVX512-BF16."""
+    features = numba.config.CPU_FEATURES or get_host_cpu_features()
+    return {"+avx512bf16", "+avx512f"} <= set(features.split(","))
+
+
 # Pieces of LLVM IR.
+
+
+def round_words(b: Any, value: Any) -> Any:
+    """float32 -> bits of the nearest bfloat16, ties to even (AVX512-BF16)."""
+    kind = ir.VectorType(_BFloat16(), LANES)
+    return b.bitcast(call_llvm(b, "llvm.x86.avx512bf16.cvtneps2bf16.512", kind, value), VH)
+
+
+def dot_words(b: Any, total: Any, x: Any, y: Any) -> Any:
+    """Adds the products of both bfloat16 of each word to float32 (AVX512-BF16)."""
+    kind = ir.VectorType(_BFloat16(), PAIR)
+    name = "llvm.x86.avx512bf16.dpbf16ps.512"
+    return call_llvm(b, name, VF, total, b.bitcast(x, kind), b.bitcast(y, kind))
 
 
 def constant(element: ir.Type, value: float) -> ir.Constant:
@@ -136,6 +186,11 @@ def pack(b: Any, even: Any, odd: Any) -> Any:
 
 def is_float32(pointer: Any) -> bool:
     return bool(pointer.dtype == types.float32)
+
+
+def uses_dots(pointer: Any) -> bool:
+    """Whether products of what the pointer points to are taken by ``dot_words``."""
+    return not is_float32(pointer) and has_dots()
 
 
 def as_tuple(context: Any, b: Any, kind: Any, values: list[Any]) -> Any:

@@ -20,6 +20,7 @@ from enum import IntEnum
 
 from numba import float32, int64
 
+from .blocks import load_operand_part, store_operand
 from .compiled import kernel, piece
 from .emit import LANES, PAIR
 from .simd import (
@@ -27,7 +28,6 @@ from .simd import (
     exp2,
     fma,
     load,
-    load_pair_part,
     load_part,
     max_lanes,
     mul,
@@ -105,19 +105,18 @@ def part_floats(heads: int, head_dim: int) -> int:
 def space_floats(heads: int, kv_heads: int, head_dim: int) -> int:
     """float32 numbers that a thread works in."""
     rows = MAX_QUERIES * heads + LANES // 2 * kv_heads
-    return 2 * rows * padded(head_dim) + 2 * rows + 8 * TILE + LANES
+    return 2 * rows * padded(head_dim) + 2 * rows + (8 + padded(head_dim)) * TILE + LANES
 
 
 @piece
 def _begin(job, q_in, first, queries, q, out, highs, totals):
-    """Queries of an item -> float32 pairs, scaled; empties the running softmax.
+    """Queries of an item -> operands; empties the running softmax.
 
     Rows are ordered by KV head, then query, then head within the group.
     """
     heads, kv_heads = word64(job, Job.HEADS), word64(job, Job.KV_HEADS)
     head_dim = word64(job, Job.HEAD_DIM)
     group, pad = heads // kv_heads, -(-head_dim // PAIR) * PAIR
-    scale = broadcast(float32(LOG2E / math.sqrt(head_dim)))
     nothing = broadcast(float32(0.0))
     for j in range(queries):
         token = word32(word64(job, Job.QUERIES), first + j)
@@ -125,9 +124,7 @@ def _begin(job, q_in, first, queries, q, out, highs, totals):
             row = head // group * (queries * group + SPARE) + j * group + head % group
             source = advance(q_in, token * word64(job, Job.Q_STRIDE) + head * head_dim)
             for d in range(0, head_dim, PAIR):
-                low, high = load_pair_part(source, d, head_dim - d)
-                store(q, row * pad + d, mul(low, scale))
-                store(q, row * pad + d + LANES, mul(high, scale))
+                store_operand(advance(q, row * pad), d, load_operand_part(source, d, head_dim - d))
                 store(out, row * pad + d, nothing)
                 store(out, row * pad + d + LANES, nothing)
     for row in range(queries * heads + kv_heads * SPARE):
@@ -198,7 +195,9 @@ def _attend_item(job, item, space, q_in, target, k_pool, v_pool):
     scales = advance(scores, 4 * TILE)
     ahead = space + 4 * (2 * most * pad + 2 * most + 4 * TILE + LANES)
     offsets = ahead + 8 * TILE
+    columns = as_float32(offsets + 8 * TILE)
     _begin(job, q_in, first, queries, q, out, highs, totals)
+    unit = float32(LOG2E / math.sqrt(head_dim))
     slots, size = word64(job, Job.SLOTS) + 4 * start, kv_heads * head_dim
     coming = _locate(slots, 0, count, size, ahead)
     for tile in range(0, count, TILE):
@@ -207,7 +206,7 @@ def _attend_item(job, item, space, q_in, target, k_pool, v_pool):
         for kv_head in range(kv_heads):
             row, skip = kv_head * (queries * group + SPARE), kv_head * head_dim
             k, v = advance(k_pool, skip), advance(v_pool, skip)
-            keys = Keys(k, v, offsets, width, ahead, coming, head_dim)
+            keys = Keys(k, v, offsets, width, ahead, coming, head_dim, unit)
             rows = Rows(
                 advance(q, row * pad),
                 advance(out, row * pad),
@@ -215,6 +214,7 @@ def _attend_item(job, item, space, q_in, target, k_pool, v_pool):
                 advance(totals, row),
                 scores,
                 scales,
+                columns,
                 pad,
             )
             attend_tile(rows, queries * group, keys, group, visible - tile)

@@ -282,20 +282,37 @@ _EXP2 = (
 )
 
 
+def _power(b: Any, value: Any) -> Any:
+    """2**x for x within the exponents of float32."""
+    # Adding 1.5 * 2**23 rounds to an integer and leaves it in the low bits of the sum.
+    magic = constant(F32, 12582912.0)
+    shifted = b.fadd(value, magic)
+    part = b.fsub(value, b.fsub(shifted, magic))
+    poly = constant(F32, _EXP2[-1])
+    for coefficient in reversed(_EXP2[:-1]):
+        poly = multiply_add(b, poly, part, constant(F32, coefficient))
+    power = b.shl(b.bitcast(shifted, VI), constant(I32, 23))
+    return b.bitcast(b.add(b.bitcast(poly, VI), power), VF)
+
+
+@emitted
+def exp2_below(ctx: Any, x: Any) -> Any:
+    """2**x for x of about 0 or less; 2**-126 (as good as nothing) below that; NaN for NaN."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        low = constant(F32, -126.0)
+        return _power(b, b.select(b.fcmp_ordered("<", args[0], low), low, args[0]))
+
+    return vector(vector), generate
+
+
 @emitted
 def exp2(ctx: Any, x: Any) -> Any:
     """2**x; 0 below -126 (also for -inf), inf above 128, NaN for NaN."""
 
     def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
-        # Adding 1.5 * 2**23 rounds to an integer and leaves it in the low bits of the sum.
-        value, magic = args[0], constant(F32, 12582912.0)
-        shifted = b.fadd(value, magic)
-        part = b.fsub(value, b.fsub(shifted, magic))
-        poly = constant(F32, _EXP2[-1])
-        for coefficient in reversed(_EXP2[:-1]):
-            poly = multiply_add(b, poly, part, constant(F32, coefficient))
-        power = b.shl(b.bitcast(shifted, VI), constant(I32, 23))
-        result = b.bitcast(b.add(b.bitcast(poly, VI), power), VF)
+        value = args[0]
+        result = _power(b, value)
         low = b.fcmp_ordered("<", value, constant(F32, -126.0))
         high = b.fcmp_ordered(">=", value, constant(F32, 128.0))
         result = b.select(low, constant(F32, 0.0), result)
