@@ -33,9 +33,9 @@ class Failure(NamedTuple):
     message: str
     code: str
 
-    def error(self, status: int = 503) -> RequestError:
+    def error(self) -> RequestError:
         """As an answer; a new one each time, since one that is raised twice gathers traces."""
-        return RequestError(self.message, code=self.code, status=status)
+        return RequestError(self.message, code=self.code, status=503)
 
 
 class Journal:
@@ -127,13 +127,13 @@ class Journal:
         self._send(Control(number, "flush_cache" if op == "flush_cache" else "info"))
 
     def fail_all(self, message: str, *, code: str = "worker_failed") -> None:
-        """Nothing can be generated any more: every request in flight ends with an error (500),
-        and every new one is refused (503). Only the first call counts."""
+        """Nothing can be generated any more: every request in flight ends with an error, and every
+        new one is refused. Only the first call counts."""
         if self.failure is not None:
             return
         self.failure = Failure(message, code)
         for call in {id(e.call): e.call for e in self._entries.values()}.values():
-            self._end_call(call, self.failure.error(500), "error")
+            self._end_call(call, self.failure.error(), "error")
         asked, self._asked = self._asked, {}
         for number, on_reply in asked.items():
             on_reply(ControlReply(number, False, {"message": message}))

@@ -250,7 +250,7 @@ def test_c044_failure_of_the_worker(journal, wire):
     journal.ask("flush_cache", replies.append)
     journal.fail_all("the worker is gone")
     journal.fail_all("again")
-    assert all(call.error.status == 500 for call in calls)
+    assert all(call.error.status == 503 for call in calls)
     assert len({id(call.error) for call in calls}) == 3
     assert done.error is None
     assert [reply.ok for reply in replies] == [False]

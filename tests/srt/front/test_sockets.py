@@ -177,7 +177,7 @@ def test_c044_failure_before_the_first_token(slow):
     slow.call(lambda: slow.parts.front.fail("gone"))
     for thread in threads:
         thread.join(5)
-    assert [reply.status_code for reply in replies] == [500, 500]
+    assert [reply.status_code for reply in replies] == [503, 503]
     assert httpx.post(f"{slow.url}/generate", json={"text": "x"}).status_code == 503
 
 
