@@ -18,9 +18,12 @@ from .messages import (
     Abort,
     Control,
     ControlReply,
+    Opened,
+    Refused,
     StepStats,
     Submit,
     ToDetokenizer,
+    TokenItem,
     Tokens,
     ToWorker,
 )
@@ -62,7 +65,7 @@ class Core:
         self._runner = runner
         self._clock = clock
         self._replies: list[ToDetokenizer] = []
-        self._arrived: dict[tuple[str, int], float] = {}
+        self._arrived: dict[tuple[str, int, int], float] = {}
 
     @classmethod
     def of(
@@ -93,7 +96,7 @@ class Core:
     def handle(self, message: ToWorker) -> None:
         """Takes one message; whatever is to be answered at once comes with the next ``step``."""
         if isinstance(message, Submit):
-            self._arrived[message.rid, message.choice] = self._clock()
+            self._arrived[message.rid, message.choice, message.epoch] = self._clock()
             self._scheduler.submit(message)
         elif isinstance(message, Abort):
             self._scheduler.abort(message.rid)
@@ -121,14 +124,14 @@ class Core:
         """Turns events into messages: samples open before their tokens come."""
         if not events and not stepped:
             return
-        queued = [began - self._arrived.pop((each.rid, each.choice)) for each in events.opened]
+        queued = [began - self._arrived.pop(_key(each), began) for each in events.opened]
         self._replies += events.opened
         self._replies += events.refused
         for refused in events.refused:
-            self._arrived.pop((refused.rid, refused.choice), None)
+            self._arrived.pop(_key(refused), None)
         for item in events.items:
             if item.finish is not None:  # it may have been aborted before it started
-                self._arrived.pop((item.rid, item.choice), None)
+                self._arrived.pop(_key(item), None)
         if events.items or stepped:
             stats = msgspec.structs.replace(
                 self._scheduler.stats(),
@@ -144,4 +147,8 @@ class Core:
             stats = self.stats()
             reason = f"{stats.running} requests run and {stats.waiting} wait; nothing was changed"
             return ControlReply(message.id, False, {"message": reason})
-        return ControlReply(message.id, True, msgspec.to_builtins(self.stats()))
+        return ControlReply(message.id, True, msgspec.structs.asdict(self.stats()))
+
+
+def _key(message: Opened | Refused | TokenItem) -> tuple[str, int, int]:
+    return (message.rid, message.choice, message.epoch)

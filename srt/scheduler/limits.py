@@ -10,8 +10,9 @@ class Limits:
     """Of one model and pool. ``pool_tokens`` is what the whole pool holds, in whole pages.
 
     A request alone in the pool can always run to its end: nothing is accepted whose KV would need
-    more than all pages. ``max_tokens`` beyond the context is cut to it; beyond the pool it is
-    refused where it was asked for, and cut where it was left open (``None``).
+    more than all pages. ``max_tokens`` that reach the end of the context, or ``None``, mean as many
+    as there is room for, and are cut to the context and the pool. A number that the context has
+    room for and the pool has not is refused.
     """
 
     def __init__(self, context_length: int, pool_tokens: int, max_waiting: int) -> None:
@@ -62,6 +63,7 @@ class Limits:
             )
 
     def _end(self, prompt: int, max_tokens: int | None) -> int:
-        if max_tokens is None:
-            return min(self.context_length, self.pool_tokens + 1)
-        return min(prompt + max_tokens, self.context_length)
+        if max_tokens is None or prompt + max_tokens >= self.context_length:
+            # The last token of the output needs no KV.
+            return max(min(self.context_length, self.pool_tokens + 1), prompt)
+        return prompt + max_tokens

@@ -28,7 +28,7 @@ class RunningRows:
     def __iter__(self) -> Iterator[Task]:
         return iter(self._tasks)
 
-    def __contains__(self, task: Task) -> bool:
+    def __contains__(self, task: object) -> bool:
         return task in self._tasks
 
     @property
@@ -65,7 +65,7 @@ class RunningRows:
         """Starts a task with what its hold has of it."""
         request = task.request
         request.hold = hold
-        request.computed = hold.length
+        request.computed = task.found = hold.length
         request.slot = heapq.heappop(self._slots)
         task.known = request.length
         self._tasks[task] = None

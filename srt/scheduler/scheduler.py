@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 from ..batch import Batch, Group, Row, Sampled
 from ..config import SchedulerConfig
@@ -11,21 +10,15 @@ from ..errors import RequestError
 from ..memory.prefix_cache import PrefixCache
 from ..messages import Finish, StepStats, Submit, TokenLogprobs
 from ..stops import TokenText
-from .counters import Counters
-from .events import Drawn, Events, Outbox
+from .events import Drawn, Events
 from .finish import FinishRules
 from .limits import Limits
 from .plan import Plan, row_of
-from .running import RunningRows
-from .sharing import find_leader
+from .planner import Planner
 from .task import Task
-from .waiting import WaitingQueue
 
 SHORTEST_GROUP = 32
 """Tokens that rows must have in common to be reported as a group."""
-
-EXAMINED = 128
-"""Waiting tasks that are looked at in a step."""
 
 
 class Scheduler:
@@ -46,26 +39,29 @@ class Scheduler:
         eos_ids: Iterable[int],
         text: TokenText,
     ) -> None:
-        self._budget = config.max_batched_tokens
         self._cache = cache
         self._limits = Limits(context_length, cache.n_total * cache.page_size, config.max_waiting)
         self._rules = FinishRules(eos_ids, text)
-        self._waiting = WaitingQueue(self._cached_length, config.ageing_steps)
-        rows = min(config.max_running, config.max_batched_tokens)
-        self._running = RunningRows(cache, rows, config.reserve_tokens)
+        self._planner = Planner(config, cache)
+        self._running, self._waiting = self._planner.running, self._planner.waiting
         self._alive: dict[str, dict[int, Task]] = {}
         self._out: tuple[Batch, tuple[Task, ...]] | None = None
-        self._outbox = Outbox()
-        self._counters = Counters()
+        self._outbox, self._counters = self._planner.outbox, self._planner.counters
         self._arrivals = 0
 
     # -- what comes in ---------------------------------------------------------------------------
 
     def submit(self, submit: Submit) -> None:
-        """Takes a sample in. One that cannot run is refused: see ``take_events``."""
+        """Takes a sample in. One that cannot run is refused: see ``take_events``.
+
+        Of a sample that is alive already a later epoch takes the place, and any other is ignored.
+        """
+        alive = self._alive.get(submit.rid, {}).get(submit.choice)
+        if alive is not None:
+            if submit.epoch <= alive.request.epoch:
+                return
+            self._abort_task(alive)
         try:
-            if submit.choice in self._alive.get(submit.rid, ()):
-                raise RequestError("this request is already running", code="duplicate", status=409)
             end = self._limits.end(submit, len(self._waiting) - self._running.n_slots)
         except RequestError as error:
             self._outbox.refuse(submit, error)
@@ -88,16 +84,7 @@ class Scheduler:
         """Ends all samples of a request. Their pages are free at once, or after the step that
         is being computed."""
         for task in list(self._alive.get(rid, {}).values()):
-            if task in self._running:
-                self._running.leave(task)
-                if task.in_flight:
-                    task.leaving = True
-                else:
-                    self._running.vacate(task)
-                self._waiting.unpark(self._running.__contains__)
-            else:
-                self._waiting.remove(task)
-            self._end(task, Finish("abort"))
+            self._abort_task(task)
 
     def flush(self) -> bool:
         """Empties the tree, if nothing runs or waits; ``False`` and no change otherwise."""
@@ -149,78 +136,9 @@ class Scheduler:
         assert self._out is None, "the last batch is to be committed first"
         if self.idle:
             return None
-        plan = Plan(self._budget)
-        calm = self._plan_running(plan)
-        if calm and plan.left and self._running.n_slots and self._waiting:
-            self._admit(plan)
+        plan = self._planner.plan()
         self._counters.steps += 1
         return self._send(plan)
-
-    def _plan_running(self, plan: Plan) -> bool:
-        """Plans the rows that run; ``False`` where one had to be pushed back."""
-        before = self._counters.pushed_back
-        rows = sorted(self._running, key=lambda task: task.filling)
-        for task in rows:
-            if task in self._running and plan.left:
-                self._plan_row(task, plan)
-        return self._counters.pushed_back == before
-
-    def _plan_row(self, task: Task, plan: Plan) -> None:
-        """Finds pages for a row's next tokens, at the cost of other rows where it must be."""
-        hold = task.request.hold
-        assert hold is not None
-        stop = plan.wants(task)
-        while not self._cache.grow(hold, stop):
-            victim = self._running.victim()
-            assert len(self._running) > 1, "a row alone must fit"
-            plan.drop(victim)
-            self._push_back(victim)
-            if victim is task:
-                return
-        plan.add(task, stop)
-
-    def _push_back(self, task: Task) -> None:
-        """Puts a row back into the queue. Its tokens stay, and its KV as long as nobody needs the
-        pages: it goes on exactly where it was."""
-        task.pushed_back += 1
-        self._counters.pushed_back += 1
-        self._running.leave(task)
-        self._running.vacate(task)
-        self._waiting.push(task)
-        self._waiting.unpark(self._running.__contains__)
-
-    def _admit(self, plan: Plan) -> None:
-        """Starts waiting tasks while there are tokens, slots and pages."""
-        running, page_size = self._running, self._cache.page_size
-        promised = running.promised()
-        filling = [task for task in running if task.filling]
-        step = self._counters.steps
-        for task in islice(self._waiting.candidates(step), EXAMINED):
-            if not (plan.left and running.n_slots):
-                return
-            cached = self._cached_length(task)
-            leader = find_leader(task, cached, filling, page_size)
-            if leader is not None:
-                self._waiting.park(task, leader.task, leader.share)
-                continue
-            hold = running.fitting(task, cached, promised)
-            if hold is None:  # those behind it wait too, or it might wait for ever
-                return
-            self._waiting.admit(task)
-            running.enter(task, hold)
-            self._started(task)
-            self._plan_row(task, plan)
-            filling.append(task)
-            promised += running.promised_to(task)
-
-    def _started(self, task: Task) -> None:
-        request = task.request
-        if not task.opened:
-            self._outbox.open(task)
-            request.cached = min(request.computed, request.prompt_len)
-        elif not task.reported:
-            # What it found the first time and has lost since, it computes itself after all.
-            request.cached = min(request.cached or 0, request.computed)
 
     def _send(self, plan: Plan) -> Batch:
         assert plan.stops, "a step must compute something"
@@ -257,7 +175,7 @@ class Scheduler:
                 self._retire(task, Finish("error", message=error))
             else:
                 self._commit_row(task, row, sampled, index)
-        self._waiting.unpark(self._running.__contains__)
+        self._waiting.unpark(self._running)
         return self._outbox.take()
 
     def _commit_row(self, task: Task, row: Row, sampled: Sampled, index: int) -> None:
@@ -317,6 +235,14 @@ class Scheduler:
             self._counters.cached_prompt += task.request.cached or 0
         self._outbox.report(task, drawn, finish)
 
-    def _cached_length(self, task: Task) -> int:
-        request = task.request
-        return self._cache.cached_length(request.namespace, request.tokens, task.match_limit)
+    def _abort_task(self, task: Task) -> None:
+        if task not in self._running:
+            self._waiting.remove(task)
+        else:
+            self._running.leave(task)
+            if task.in_flight:
+                task.leaving = True
+            else:
+                self._running.vacate(task)
+            self._waiting.unpark(self._running)
+        self._end(task, Finish("abort"))

@@ -10,6 +10,10 @@ import numpy.typing as npt
 
 from .task import Task
 
+WORTH_WAITING = 16
+"""Tokens that a row must compute for another to wait: a few (a start token, a role's name) are
+sooner computed twice."""
+
 
 class Leader(NamedTuple):
     """A running task, and the number of tokens, whole pages, that it computes for another."""
@@ -32,7 +36,9 @@ def find_leader(task: Task, cached: int, running: Iterable[Task], page_size: int
         most = min(task.match_limit, row.known)
         share = common_length(request.tokens[:most], row.request.tokens[:most])
         share -= share % page_size
-        if share > max(cached, row.request.computed) and (best is None or share > best.share):
+        if share <= max(cached, row.request.computed) or share - row.found < WORTH_WAITING:
+            continue
+        if best is None or share > best.share:
             best = Leader(row, share)
     return best
 

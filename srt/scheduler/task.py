@@ -11,9 +11,10 @@ class Task:
     """One sample on its way through the scheduler.
 
     ``end`` is the number of tokens, prompt and output, at which it ends for its length.
-    ``known`` is the number of tokens that it had when it was last admitted: below it the row fills
-    in KV, above it it generates. ``number`` orders by arrival, ``arrived`` is the step of it.
-    ``looked_up`` is the step at which ``cached_seen``, the length of its cached prefix, was read.
+    ``known`` is the number of tokens that it had when it was last admitted, ``found`` of how many
+    it found the KV: between them the row fills in, above them it generates. ``number`` orders by
+    arrival, ``arrived`` is the step of it. ``looked_up`` is the step at which ``cached_seen``, the
+    length of its cached prefix, was read.
     While ``leader`` is set it waits for that running task to have computed ``share`` tokens.
     """
 
@@ -21,6 +22,7 @@ class Task:
         "arrived",
         "cached_seen",
         "end",
+        "found",
         "in_flight",
         "known",
         "leader",
@@ -44,6 +46,7 @@ class Task:
         self.end = end
         self.number = number
         self.arrived = arrived
+        self.found = 0
         self.known = 0
         self.cached_seen = 0
         self.looked_up: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from .task import Task
 
@@ -88,10 +88,10 @@ class WaitingQueue:
         task.leader, task.share = leader, share
         self._parked.setdefault(leader, []).append(task)
 
-    def unpark(self, runs: Callable[[Task], bool]) -> None:
+    def unpark(self, running: Container[Task]) -> None:
         """Puts those back into their lanes whose leader is far enough or does not run any more."""
         for leader in list(self._parked):
-            done = leader.request.computed if runs(leader) else None
+            done = leader.request.computed if leader in running else None
             followers = self._parked.pop(leader)
             stay = [task for task in followers if done is not None and done < task.share]
             if stay:

@@ -1,4 +1,4 @@
-"""A scheduler, prefix cache and core on a test stand: a scripted runner, and checks at each step."""
+"""Scheduler, prefix cache and core on a test stand, with a scripted runner and many checks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class TickClock:
 class Result:
     """All that was heard of one sample."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
         self.opened: Opened | None = None
         self.items: list[TokenItem] = []
         self.refused: Refused | None = None
@@ -113,7 +114,7 @@ class Stand:
     ) -> None:
         """Submits the choices of one request."""
         for choice in range(choices):
-            self.results[rid, choice] = Result()
+            self.results[rid, choice] = Result(epoch)
             self.core.handle(
                 Submit(
                     rid=rid,
@@ -186,6 +187,9 @@ class Stand:
         self.stats = new
         for item in message.items:
             result = self.results[item.rid, item.choice]
+            if item.epoch < result.epoch:
+                assert item.finish == Finish("abort")
+                continue
             assert not result.ended
             assert result.opened is not None or item.finish == Finish("abort")
             before = len(result.opened.output_ids) if result.opened else 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.stand import EOS, VOCAB, Result, Stand
+from tests.fakes.stand import VOCAB, Result, Stand
 
 
 def alone(prompt: list[int], page_size: int, seed: int, options: dict[str, Any]) -> Result:
