@@ -9,8 +9,24 @@ from typing import Any
 from ..messages import Finish, TokenLogprobs
 from .bodies import GenerateBody
 from .entry import Call, Choice, Entry
-from .openai_replies import DONE, encode
-from .token_names import TokenNames, finite, finite_number
+from .openai_replies import DONE, encode, frame
+from .token_names import TokenNames, finite
+
+_Pair = tuple[float | None, int, str | None]
+"""Log-probability, id, and the text where it was asked for."""
+
+
+class _Part:
+    """One choice, and its log-probabilities as far as they have been written down."""
+
+    __slots__ = ("choice", "entry", "pairs", "told", "tops")
+
+    def __init__(self, entry: Entry, choice: Choice) -> None:
+        self.entry = entry
+        self.choice = choice
+        self.told = 0
+        self.pairs: list[_Pair] = []
+        self.tops: list[list[_Pair] | None] = []
 
 
 class NativeAnswer:
@@ -22,41 +38,38 @@ class NativeAnswer:
         self._with_text = bool(body.return_text_in_logprobs)
         several = isinstance(body.text, list) or _is_nested(body.input_ids)
         self._listed = several or len(call.choices) > 1
-        self._open = [(entry, choice) for entry in call.entries for choice in entry.choices]
-        self._told: dict[int, int] = {}
+        self._open = [_Part(entry, choice) for entry in call.entries for choice in entry.choices]
 
     def whole(self) -> bytes:
         """The body of an answer that is not streamed: an object, or a list of them."""
-        answers = [self._answer(entry, choice) for entry, choice in self._open]
+        answers = [self._answer(part) for part in self._open]
         return encode(answers if self._listed else answers[0])
 
     def news(self) -> bytes:
         """Frames for the choices that have grown since the last call."""
         frames = []
-        for entry, choice in self._open:
-            seen = len(choice.ids) + 1
-            if choice.finish is None and (self._told.get(choice.index) == seen or not choice.ids):
+        for part in self._open:
+            count = len(part.choice.ids)
+            if part.choice.finish is None and part.told == count:
                 continue
-            self._told[choice.index] = seen
-            answer = self._answer(entry, choice)
+            part.told = count
+            answer = self._answer(part)
             if self._listed:
-                answer["index"] = choice.index
-            frames.append(b"data: " + encode(answer) + b"\n\n")
-        self._open = [(entry, choice) for entry, choice in self._open if choice.finish is None]
+                answer["index"] = part.choice.index
+            frames.append(frame(answer))
+        self._open = [part for part in self._open if part.choice.finish is None]
         return b"".join(frames)
 
     def end(self) -> bytes:
         """The mark that ends a stream."""
         return DONE
 
-    def _answer(self, entry: Entry, choice: Choice) -> dict[str, Any]:
-        return {
-            "text": choice.text,
-            "output_ids": choice.ids,
-            "meta_info": self._meta(entry, choice),
-        }
+    def _answer(self, part: _Part) -> dict[str, Any]:
+        choice = part.choice
+        return {"text": choice.text, "output_ids": choice.ids, "meta_info": self._meta(part)}
 
-    def _meta(self, entry: Entry, choice: Choice) -> dict[str, Any]:
+    def _meta(self, part: _Part) -> dict[str, Any]:
+        entry, choice = part.entry, part.choice
         meta: dict[str, Any] = {
             "id": entry.prompt.name or entry.rid,
             "finish_reason": _finish(choice),
@@ -67,28 +80,34 @@ class NativeAnswer:
         }
         if choice.finish is not None:
             meta["e2e_latency"] = time.monotonic() - entry.opened_at
-        params = entry.prompt.params
-        if params.logprobs is not None:
-            meta["output_token_logprobs"] = self._pairs(choice.logprobs)
-            if params.logprobs:
-                meta["output_top_logprobs"] = self._tops(choice.logprobs)
-            if params.prompt_logprobs_from is not None:
-                scored = choice.prompt_logprobs or []
-                meta["input_token_logprobs"] = self._pairs(scored)
-                if params.prompt_logprobs_top:
-                    meta["input_top_logprobs"] = self._tops(scored)
+        if entry.prompt.params.logprobs is not None:
+            meta.update(self._logprobs(part))
         return meta
 
-    def _pairs(self, items: Sequence[TokenLogprobs]) -> list[tuple[float | None, int, str | None]]:
+    def _logprobs(self, part: _Part) -> dict[str, Any]:
+        """Those of the output are written down once, however often they are sent."""
+        params, choice = part.entry.prompt.params, part.choice
+        new = choice.logprobs[len(part.pairs) :]
+        part.pairs += self._pairs(new)
+        found: dict[str, Any] = {"output_token_logprobs": part.pairs}
+        if params.logprobs:
+            part.tops += self._tops(new)
+            found["output_top_logprobs"] = part.tops
+        if params.prompt_logprobs_from is not None:
+            scored = choice.prompt_logprobs or []
+            found["input_token_logprobs"] = self._pairs(scored)
+            if params.prompt_logprobs_top:
+                found["input_top_logprobs"] = self._tops(scored)
+        return found
+
+    def _pairs(self, items: Sequence[TokenLogprobs]) -> list[_Pair]:
         return [(finite(item.logprob), item.id, self._text(item.id)) for item in items]
 
-    def _tops(
-        self, items: Sequence[TokenLogprobs]
-    ) -> list[list[tuple[float, int, str | None]] | None]:
+    def _tops(self, items: Sequence[TokenLogprobs]) -> list[list[_Pair] | None]:
         return [
             None
             if item.logprob is None
-            else [(finite_number(value), token, self._text(token)) for token, value in item.top]
+            else [(finite(value), token, self._text(token)) for token, value in item.top]
             for item in items
         ]
 

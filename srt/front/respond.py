@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -110,6 +110,13 @@ class Streamed(Response):
             (b"x-seed", str(self._call.seed).encode()),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        stall = Stall(self._stall, lambda: self._drop(scope))
+        try:
+            await self._write(send, stall)
+        finally:
+            stall.close()
+
+    async def _write(self, send: Send, stall: Stall) -> None:
         call = self._call
         while not call.cancelled:
             ended = call.ended
@@ -118,24 +125,54 @@ class Streamed(Response):
             else:
                 data = self._answer.news() + (self._answer.end() if ended else b"")
             if data:
-                body = {"type": "http.response.body", "body": data, "more_body": not ended}
-                try:
-                    async with asyncio.timeout(self._stall):
-                        await send(body)
-                except TimeoutError:
-                    await self._drop(scope)
-                    return
+                stall.begin()
+                await send({"type": "http.response.body", "body": data, "more_body": not ended})
+                stall.end()
             if ended:
                 return
             await call.changed()
 
-    async def _drop(self, scope: Scope) -> None:
+    def _drop(self, scope: Scope) -> None:
+        """Lets go of a client that takes nothing; the end of its connection ends the write."""
         self._journal.cancel(self._call)
         Log("front").warning("client stalled", rid=self._call.id, seconds=self._stall)
         abort = (scope.get("extensions") or {}).get(ABORT_EXTENSION)
         if abort is not None:
             abort["abort"]()
-            await asyncio.sleep(0)  # the server learns of it before this response returns
+
+
+class Stall:
+    """Notices that one write has been waiting for ``seconds``, and then calls ``give_up``.
+
+    One timer for a whole stream: a write costs it a look at the clock.
+    """
+
+    def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._give_up = give_up
+        self._since: float | None = None
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def begin(self) -> None:
+        """A write starts."""
+        self._since = self._loop.time()
+
+    def end(self) -> None:
+        """The write is done."""
+        self._since = None
+
+    def close(self) -> None:
+        """The stream is over."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        since = now if self._since is None else self._since
+        if now - since >= self._seconds:
+            self._give_up()
+        else:
+            self._timer = self._loop.call_later(since + self._seconds - now, self._look)
 
 
 @contextlib.asynccontextmanager
