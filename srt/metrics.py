@@ -48,7 +48,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._worker = _WorkerState()
         self.registry.register(self._worker)
-        self._requests = self._counter("requests", "Prompts accepted.")
+        self._requests = self._counter("requests", "Requests accepted.")
         self._samples = self._counter("samples", "Samples accepted.")
         self._prompt = self._counter("prompt_tokens", "Prompt tokens of accepted requests.")
         self._cached = self._counter(
