@@ -25,8 +25,8 @@ class Prompt(NamedTuple):
 class Prepared(NamedTuple):
     """A request that is fit to be submitted: everything checked, every default filled in.
 
-    ``names`` are further rids of the user's that stand for the whole request. ``seed`` is the
-    user's or a fresh one, ``seeds`` would be the same for all prompts.
+    ``names`` are further rids of the user's that stand for the whole request. ``seed``, the user's
+    or a fresh one, is that of all prompts.
     """
 
     prompts: list[Prompt]
@@ -68,8 +68,11 @@ class Choice:
         if delta.index > held:
             raise ValueError(f"tokens {held} to {delta.index} are missing")
         new = delta.ids[held - delta.index :]
-        if self.finish is not None or (delta.ids and not new):
+        if self.finish is not None:
             return False
+        if delta.ids and not new:
+            self.finish = delta.finish
+            return delta.finish is not None
         if not held and not self.pieces:
             self.cached = delta.cached
         self.ids.extend(new)

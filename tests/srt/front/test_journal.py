@@ -117,6 +117,14 @@ def test_what_comes_twice_or_from_an_old_epoch_is_dropped(journal):
     assert call.choices[0].text == "ab"
 
 
+def test_an_end_is_never_dropped(journal):
+    call = journal.open(prepared())
+    tell(journal, delta(call, 0, "ab"))
+    tell(journal, delta(call, 1, "b", STOP))
+    assert call.ended
+    assert call.choices[0].text == "ab"
+
+
 def test_missing_tokens_are_an_error_and_not_a_wrong_answer(journal, wire):
     call = journal.open(prepared())
     tell(journal, delta(call, 1, "b"))
