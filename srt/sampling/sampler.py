@@ -72,19 +72,26 @@ class Sampler:
             if errors[row] is None and not _is_plain(draw.params, draw):
                 sampled.append(row)
         if sampled:
-            self._sample(logits_SV, draws, sampled, ids)
+            self._sample(logits_SV, draws, sampled, ids, errors)
         return [0 if error else id for id, error in zip(ids, errors, strict=True)], errors
 
     def _sample(
-        self, logits_SV: Tensor, draws: Sequence[Draw], rows: list[int], ids: list[int]
+        self,
+        logits_SV: Tensor,
+        draws: Sequence[Draw],
+        rows: list[int],
+        ids: list[int],
+        errors: list[str | None],
     ) -> None:
         x_SV = logits_SV[rows].float().cpu().numpy()
-        for x_V, row in zip(x_SV, rows, strict=True):
+        random = []
+        for i, (x_V, row) in enumerate(zip(x_SV, rows, strict=True)):
             self._adjust(x_V, draws[row])
-        random = [i for i, row in enumerate(rows) if draws[row].params.temperature > 0]
-        for i, row in enumerate(rows):
-            if draws[row].params.temperature == 0:
-                ids[row] = int(x_SV[i].argmax())
+            ids[row] = int(x_V.argmax())
+            if not _is_finite(x_V[ids[row]]):
+                errors[row] = "the model gives no token that may come next any probability"
+            elif draws[row].params.temperature > 0:
+                random.append(i)
         if not random:
             return
         heat = np.array([[draws[rows[i]].params.temperature] for i in random], np.float32)

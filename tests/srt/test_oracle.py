@@ -17,6 +17,12 @@ from sapwood.srt.checkpoint import Checkpoint, open_checkpoint
 from sapwood.srt.models import load_weights
 from tests.fakes.steps import Stepper
 
+BYTE_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": False,
+}
 VOCAB = 96
 SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -90,9 +96,9 @@ def tokenizer_json() -> Callable[[int], str]:
                 "version": "1.0",
                 "added_tokens": [],
                 "normalizer": None,
-                "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+                "pre_tokenizer": BYTE_LEVEL,
                 "post_processor": None,
-                "decoder": {"type": "ByteLevel"},
+                "decoder": BYTE_LEVEL,
                 "model": model,
             }
         )
