@@ -95,7 +95,7 @@ class GgufFile:
                 f"supported are {', '.join(SUPPORTED_TYPES)}"
             )
         block, size = gguf.GGML_QUANT_SIZES[quant]
-        if not shape or shape[-1] % block:
+        if not shape or min(shape) < 1 or shape[-1] % block:
             raise LoadError(f"tensor {name} has the shape {list(shape)}, not whole {quant.name}")
         nbytes = math.prod(shape) // block * size
         if start + nbytes > len(self._map):
@@ -161,9 +161,11 @@ class _Cursor:
 
     def _array(self, kind: int, count: int) -> list[Any]:
         if kind in _SCALARS:
-            code = f"<{count}{_SCALARS[kind]}"
-            values = list(struct.unpack_from(code, self._data, self.at))
-            self.at += struct.calcsize(code)
+            size = count * struct.calcsize("<" + _SCALARS[kind])
+            if self.at + size > len(self._data):
+                raise IndexError("an array reaches past its end")
+            values = list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self._data, self.at))
+            self.at += size
             return values
         if kind == _STRING:
             return self._strings(count)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import LoadError
-from ..model_config import Architecture, ModelConfig, RopeConfig, expected_tensors
+from ..model_config import Architecture, ModelConfig, RopeConfig
 from .gguf_file import GgufFile, GgufTensor
 from .weights import Weight, check_tensors
 
@@ -140,9 +140,7 @@ def gguf_weights(file: GgufFile, config: ModelConfig) -> Mapping[str, Weight]:
         weights[name] = Weight(
             name, tensor.shape, tensor.dtype, file.stored(tensor), _order(tensor, name, config)
         )
-    check_tensors(
-        {name: weight.shape for name, weight in weights.items()}, expected_tensors(config)
-    )
+    check_tensors(weights, config)
     return weights
 
 

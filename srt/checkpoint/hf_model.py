@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import LoadError, RequestError
-from ..model_config import ModelConfig, expected_tensors
+from ..model_config import ModelConfig
 from ..params import SamplingParams
 from .safetensors_file import read_directory
 from .weights import Weight, check_tensors
@@ -41,8 +41,7 @@ def hf_weights(folder: Path, config: ModelConfig) -> Mapping[str, Weight]:
         weights[name] = stored
     if config.tied_embeddings and _HEAD in weights:
         _check_tied(weights.pop(_HEAD), weights.get(_EMBEDDING))
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    check_tensors(shapes, expected_tensors(config))
+    check_tensors(weights, config)
     return weights
 
 

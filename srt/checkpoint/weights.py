@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import LoadError
+from ..model_config import ModelConfig, expected_tensors
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -70,24 +71,27 @@ def _dequantize(blocks: Array, dtype: str) -> Floats:
     return np.ascontiguousarray(values, np.float32)
 
 
-def check_tensors(
-    stored: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
-) -> None:
+def check_tensors(weights: Mapping[str, Weight], config: ModelConfig) -> None:
     """Raises ``LoadError`` naming what is missing, what is not understood, and what has a wrong
     shape; nothing is skipped."""
-    missing = [name for name in expected if name not in stored]
+    if config.n_layers > len(weights):
+        raise LoadError(
+            f"the configuration has {config.n_layers} layers, the checkpoint {len(weights)} tensors"
+        )
+    expected = expected_tensors(config)
+    missing = [name for name in expected if name not in weights]
     if missing:
         raise LoadError(f"tensors are missing from the checkpoint: {shortened(missing)}")
-    surplus = [name for name in stored if name not in expected]
+    surplus = [name for name in weights if name not in expected]
     if surplus:
         raise LoadError(
             f"the checkpoint has tensors that its configuration does not account for: "
             f"{shortened(surplus)}"
         )
     for name, shape in expected.items():
-        if stored[name] != shape:
+        if weights[name].shape != shape:
             raise LoadError(
-                f"tensor {name} has the shape {list(stored[name])}; "
+                f"tensor {name} has the shape {list(weights[name].shape)}; "
                 f"the configuration makes it {list(shape)}"
             )
 

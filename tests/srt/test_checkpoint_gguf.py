@@ -214,6 +214,7 @@ def test_rope_scaling_c092(write_gguf: Write) -> None:
         ({"metadata": {"llama.expert_count": 8}}, "mixture-of-experts"),
         ({"metadata": {"llama.embedding_length": None}}, "lacks the metadata llama.embedding"),
         ({"metadata": {"llama.block_count": "1"}}, "llama.block_count is '1'"),
+        ({"metadata": {"llama.block_count": 2**32 - 1}}, "4294967295 layers.* 12 tensors"),
         ({"metadata": {"llama.attention.head_count": 0}}, "head_count is 0"),
         ({"metadata": {"llama.attention.head_count_kv": 3}}, "cannot share 3"),
         ({"metadata": {"llama.attention.head_count": [4]}}, "head_count is .4., not of type int"),
@@ -251,6 +252,23 @@ def test_a_broken_file_is_refused(write_gguf: Write, tmp_path: Path) -> None:
             open_checkpoint(broken)
     with pytest.raises(LoadError, match="does not exist"):
         open_checkpoint(tmp_path / "none.gguf")
+
+
+def test_no_damage_to_the_head_of_a_file_goes_unnamed(write_gguf: Write, tmp_path: Path) -> None:
+    """Whatever byte is wrong: the file opens, or it is refused with a ``LoadError``."""
+    whole = bytearray(write_gguf().read_bytes())
+    head = whole.index(b"output_norm.weight")
+    broken, rng = tmp_path / "broken.gguf", np.random.default_rng(2)
+    refused = 0
+    for at in rng.integers(0, head, 150):
+        data = bytearray(whole)
+        data[at] = rng.choice([0, 255, data[at] ^ 1])
+        broken.write_bytes(data)
+        try:
+            open_checkpoint(broken)
+        except LoadError:
+            refused += 1
+    assert refused > 50
 
 
 def test_a_window_below_the_context_is_refused_where_it_matters(write_gguf: Write) -> None:
