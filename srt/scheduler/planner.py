@@ -72,13 +72,12 @@ class Planner:
 
     def _push_back(self, task: Task) -> None:
         """Puts a row back into the queue. Its tokens stay, and its KV as long as nobody needs the
-        pages: it goes on exactly where it was."""
+        pages: it goes on exactly where it was. Who waits for it is freed with the next commit."""
         task.pushed_back += 1
         self.counters.pushed_back += 1
         self.running.leave(task)
         self.running.vacate(task)
         self.waiting.push(task)
-        self.waiting.unpark(self.running)
 
     def _admit(self, plan: Plan) -> None:
         """Starts waiting tasks while there are tokens, slots and pages."""
