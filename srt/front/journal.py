@@ -119,6 +119,11 @@ class Journal:
                 self._end_call(entry.call, _aborted(), "abort")
         return len(entries)
 
+    def take_stats(self, stats: StepStats) -> None:
+        """Notes the worker's state."""
+        self.stats = stats
+        self._metrics.step(stats)
+
     def ask(self, op: str, on_reply: OnReply) -> None:
         """Sends the worker an order; ``on_reply`` is called once, also if the worker dies."""
         self._check_alive()
@@ -143,7 +148,7 @@ class Journal:
             raise self.failure.error()
 
     def _receive_deltas(self, message: Deltas) -> None:
-        self.stats = message.stats
+        self.take_stats(message.stats)
         now = self._clock()
         calls: dict[int, Call] = {}
         for delta in message.items:
@@ -152,7 +157,6 @@ class Journal:
                 continue
             if self._take(entry, delta, now):
                 calls[id(entry.call)] = entry.call
-        self._metrics.step(message.stats)
         for call in calls.values():
             call.wake()
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import RequestError
-from ..messages import ControlReply
+from ..messages import ControlReply, StepStats
 from .bodies import AbortBody, DetokenizeBody, TokenizeBody
 from .openai_replies import ModelCard, ModelList
 from .respond import json_response
@@ -65,6 +65,9 @@ async def flush_cache(request: Request) -> Response:
     front.check_ready()
     reply = await _asked(front, "flush_cache")
     if reply.ok:
+        state = await _asked(front, "info")
+        if state.ok:  # no step will tell that the pages are free
+            front.journal.take_stats(StepStats(**state.detail))
         return json_response({"success": True, **reply.detail})
     message = str(reply.detail.get("message", "requests are running or waiting"))
     raise RequestError(f"the cache was not flushed: {message}", code="busy", status=409)

@@ -206,6 +206,10 @@ class ScriptedWorker:
             self.journal.receive(reply)
 
     def _reply(self, control: Control) -> None:
+        if control.op == "info":
+            state = {"steps": self.steps, "pages_total": 100, "pages_free": 99}
+            self._emit(ControlReply(control.id, True, state))
+            return
         ok = not (self.busy_on_flush or self.running)
         self._emit(ControlReply(control.id, ok, {} if ok else {"message": "1 request runs"}))
 

@@ -57,6 +57,7 @@ def test_models(parts):
 def test_c056_flush(parts, post):
     assert post("/flush_cache").status_code == 200
     assert get(parts, "/flush_cache").status_code == 200
+    assert samples_of(parts)["sapwood_kv_pages_free",] == 99
     parts.worker.busy_on_flush = True
     response = post("/flush_cache")
     assert response.status_code == 409
