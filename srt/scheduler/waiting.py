@@ -16,14 +16,17 @@ LOOKUPS = 16
 
 
 class Lane:
-    """The waiting tasks of one priority and namespace, by arrival. ``turn`` is its last one."""
+    """The waiting tasks of one priority and namespace, by arrival.
 
-    __slots__ = ("namespace", "priority", "tasks", "turn")
+    ``turn`` tells when one of them was last admitted, ``number`` lanes apart.
+    """
 
-    def __init__(self, priority: int, namespace: bytes, turn: int) -> None:
+    __slots__ = ("number", "priority", "tasks", "turn")
+
+    def __init__(self, priority: int, turn: int, number: int) -> None:
         self.priority = priority
-        self.namespace = namespace
         self.turn = turn
+        self.number = number
         self.tasks: list[Task] = []
 
 
@@ -49,6 +52,7 @@ class WaitingQueue:
         self._parked: dict[Task, list[Task]] = {}
         self._size = 0
         self._turns = 0
+        self._opened = 0
 
     def __len__(self) -> int:
         """Tasks that wait, parked ones too."""
@@ -60,7 +64,9 @@ class WaitingQueue:
         key = (request.priority, request.namespace)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(*key, self._turns)
+            lane = Lane(request.priority, self._turns, self._opened)
+            self._lanes[key] = lane
+            self._opened += 1
         insort(lane.tasks, task, key=lambda each: each.number)
         self._size += 1
 
@@ -105,16 +111,24 @@ class WaitingQueue:
     def candidates(self, step: int) -> Iterator[Task]:
         """Tasks in the order of admission. While iterating, each may be admitted or parked."""
         self._look_up(step)
-        heads = {
-            lane: iter(self._ordered(lane, step)) for lane in self._lanes.values() if lane.tasks
-        }
-        while heads:
-            lane = min(heads, key=lambda each: (-self._urgency(each, step), each.turn))
-            task = next(heads[lane], None)
+        turns = [self._turn(lane, step) for lane in self._lanes.values()]
+        heapq.heapify(turns)
+        orders: dict[Lane, Iterator[Task]] = {}
+        while turns:
+            lane = turns[0][-1]
+            order = orders.get(lane)
+            if order is None:
+                order = orders[lane] = iter(self._ordered(lane, step))
+            task = next(order, None)
             if task is None:
-                del heads[lane]
-            else:
-                yield task
+                heapq.heappop(turns)
+                continue
+            yield task
+            heapq.heapreplace(turns, self._turn(lane, step))
+
+    def _turn(self, lane: Lane, step: int) -> tuple[int, int, int, Lane]:
+        """Sorts lanes: the most urgent first, then the one whose last turn is longest ago."""
+        return (-self._urgency(lane, step), lane.turn, lane.number, lane)
 
     def _urgency(self, lane: Lane, step: int) -> int:
         if not lane.tasks:
