@@ -170,15 +170,17 @@ class Engine:
     def flush_cache(self) -> bool:
         """Empties the prefix cache; ``False``, and nothing changed, while requests are running."""
         answered = threading.Event()
-        replies: list[ControlReply] = []
+        oks: list[bool] = []
 
         def on_reply(reply: ControlReply) -> None:
-            replies.append(reply)
+            oks.append(reply.ok)
             answered.set()
 
-        self._loop.order(lambda: self._loop.journal.ask("flush_cache", on_reply))
-        answered.wait()
-        return replies[0].ok
+        self._loop.order(lambda: self._loop.ask("flush_cache", on_reply))
+        while not answered.wait(1.0):
+            if self._loop.error is not None:
+                raise self._loop.error
+        return oks[0]
 
     @property
     def stats(self) -> StepStats:

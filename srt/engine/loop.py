@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from ..core import Core
 from ..detokenizer import Detokenizer
+from ..errors import RequestError
 from ..front.entry import Call, Prepared
-from ..front.journal import Journal
-from ..messages import ToWorker
+from ..front.journal import Journal, OnReply
+from ..messages import ControlReply, ToWorker
 
 Order = Callable[[], None]
 
@@ -27,7 +28,7 @@ class Loop:
         self._detokenizer = detokenizer
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self.journal = Journal(self._send)
-        self.error: BaseException | None = None
+        self.error: RequestError | None = None
         self._thread = threading.Thread(target=self._run, name="sapwood-engine", daemon=True)
         self._thread.start()
 
@@ -44,19 +45,22 @@ class Loop:
                 opening.error = error
             notify()
 
-        self._orders.put(order)
-        if self.error is not None:  # the thread may have ended before it saw the order
+        self.order(order)
+        if self.error is not None and opening.call is None:
             opening.error = self.error
             notify()
         return opening
 
-    def cancel(self, call: Call) -> None:
-        """Nobody wants the answer any more."""
-        self._orders.put(lambda: self.journal.cancel(call))
-
     def order(self, work: Order) -> None:
-        """Runs ``work`` in the loop's thread, between two steps."""
+        """Runs ``work`` in the loop's thread, between two steps; never once that has ended."""
         self._orders.put(work)
+
+    def ask(self, op: str, on_reply: OnReply) -> None:
+        """An order that passes a question to the worker's side; a failure is an answer too."""
+        try:
+            self.journal.ask(op, on_reply)
+        except RequestError as error:
+            on_reply(ControlReply(0, False, {"message": error.message}))
 
     def stop(self) -> None:
         """Ends the thread after the step in flight; requests in flight get an error."""
@@ -74,10 +78,19 @@ class Loop:
                     reply = self._detokenizer.feed(message)
                     if reply is not None:
                         self.journal.receive(reply)
-            self.journal.fail_all("the engine has been shut down")
+            self._end("the engine has been shut down")
         except BaseException as error:
-            self.error = error
-            self.journal.fail_all(f"the engine has failed: {error!r}")
+            self._end(f"the engine has failed: {error!r}")
+
+    def _end(self, why: str) -> None:
+        """Ends whatever is in flight or on its way with an error."""
+        # Whoever orders something after this line sees the error itself.
+        self.error = RequestError(why, code="engine_ended", status=503)
+        self.journal.fail_all(why)
+        while not self._orders.empty():
+            order = self._orders.get()
+            if order is not None:
+                order()
 
     def _drain(self) -> bool:
         """Carries out what was ordered; waits for an order where there is nothing else to do."""

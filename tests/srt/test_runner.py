@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,74 +20,14 @@ from sapwood.srt.models import load_weights
 from sapwood.srt.params import SamplingParams
 from sapwood.srt.runner import ModelRunner, pool_pages
 from tests.fakes.steps import Stepper, request
+from tests.fakes.tiny import write_tiny
 
-BYTE_LEVEL = {
-    "type": "ByteLevel",
-    "add_prefix_space": False,
-    "trim_offsets": True,
-    "use_regex": False,
-}
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[..., Path]) -> Any:
-    return open_checkpoint(tiny_folder(tmp_path_factory.mktemp("tiny")))
-
-
-@pytest.fixture(scope="module")
-def tiny_folder() -> Callable[..., Path]:
-    """Writes a random two-layer llama of 320 tokens, byte-level tokenizer included."""
-    import json
-
-    from sapwood.constrain.vocabulary import char_of_byte
-
-    def make(folder: Path) -> Path:
-        source = np.random.default_rng(4)
-        shapes = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64)}
-        shapes |= {"self_attn.v_proj": (32, 64), "self_attn.o_proj": (64, 64)}
-        shapes |= {"mlp.gate_proj": (96, 64), "mlp.up_proj": (96, 64), "mlp.down_proj": (64, 96)}
-        tensors = {"model.embed_tokens.weight": (320, 64), "lm_head.weight": (320, 64)}
-        names = {f"model.layers.{i}.{k}.weight": s for i in range(2) for k, s in shapes.items()}
-        made = {
-            k: source.normal(0, 0.3, s).astype(np.float32) for k, s in (tensors | names).items()
-        }
-        norms = ["model.norm", *(f"model.layers.{i}.{n}" for i in range(2) for n in _NORMS)]
-        made |= {f"{name}.weight": np.ones(64, np.float32) for name in norms}
-        save_file(made, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(_CONFIG))
-        pieces = [*char_of_byte(), *(chr(0x400 + i) for i in range(64))]
-        vocab = {piece: i for i, piece in enumerate(pieces)}
-        tokenizer = {
-            "version": "1.0",
-            "added_tokens": [],
-            "normalizer": None,
-            "pre_tokenizer": BYTE_LEVEL,
-            "post_processor": None,
-            "decoder": BYTE_LEVEL,
-            "model": {"type": "BPE", "vocab": vocab, "merges": []},
-        }
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-        return folder
-
-    return make
-
-
-_NORMS = ("input_layernorm", "post_attention_layernorm")
-_CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "vocab_size": 320,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "eos_token_id": 1,
-}
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return open_checkpoint(write_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 def core_of(checkpoint: Checkpoint, **limits: int) -> Core:
@@ -212,10 +151,10 @@ def test_c096_a_row_without_numbers_fails_alone(checkpoint: Checkpoint) -> None:
 
 
 def test_c096_a_model_of_no_use_is_refused_at_the_start(
-    tmp_path: Path, tiny_folder: Callable[..., Path]
+    tmp_path: Path,
 ) -> None:
     """C096"""
-    folder = tiny_folder(tmp_path)
+    folder = write_tiny(tmp_path)
     opened = open_checkpoint(folder)
     tensors = {
         k: v.numpy() for k, v in load_weights(opened.weights(), opened.config, torch.float32)
