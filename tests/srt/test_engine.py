@@ -86,8 +86,9 @@ async def _collected(engine: Engine, prompt: str) -> list[str]:
 
 def test_cancelling_a_task_cancels_its_request(engine: Engine) -> None:
     async def main() -> None:
-        task = asyncio.create_task(engine.agenerate("c", SamplingParams(max_tokens=400)))
-        await asyncio.sleep(0.05)
+        endless = SamplingParams(max_tokens=500, ignore_eos=True)
+        task = asyncio.create_task(engine.agenerate("c", endless))
+        await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
