@@ -53,6 +53,9 @@ from .words import (
 MAX_QUERIES = 16
 """Query tokens of an item, at most."""
 
+SPARE_ROOM = LANES // 2
+"""Rows of space for a KV head's spare ones: so many that all that follows stays aligned."""
+
 ITEM_WORDS = 6
 """First query, queries, first slot, slots, slots visible to the first query, part or -1."""
 
@@ -104,7 +107,7 @@ def part_floats(heads: int, head_dim: int) -> int:
 
 def space_floats(heads: int, kv_heads: int, head_dim: int) -> int:
     """float32 numbers that a thread works in."""
-    rows = MAX_QUERIES * heads + LANES // 2 * kv_heads
+    rows = MAX_QUERIES * heads + SPARE_ROOM * kv_heads
     return 2 * rows * padded(head_dim) + 2 * rows + (8 + padded(head_dim)) * TILE + LANES
 
 
@@ -186,7 +189,7 @@ def _attend_item(job, item, space, q_in, target, k_pool, v_pool):
     heads, kv_heads = word64(job, Job.HEADS), word64(job, Job.KV_HEADS)
     head_dim = word64(job, Job.HEAD_DIM)
     group, pad = heads // kv_heads, -(-head_dim // PAIR) * PAIR
-    most = MAX_QUERIES * heads + LANES // 2 * kv_heads
+    most = MAX_QUERIES * heads + SPARE_ROOM * kv_heads
     q = as_float32(space)
     out = advance(q, most * pad)
     highs = advance(out, most * pad)
@@ -320,8 +323,9 @@ def _place(job, source, stride, target):
 
 @piece
 def _share_out(job, worker, tickets):
-    threads = min(word64(job, Job.THREADS), tickets)
-    if threads > 1 and word64(job, Job.PARALLEL) != 0:
+    """Runs a worker on all threads: a team of another size than torch's would be made anew."""
+    threads = word64(job, Job.THREADS)
+    if tickets > 1 and threads > 1 and word64(job, Job.PARALLEL) != 0:
         fork(word64(job, Job.PARALLEL), worker, job, threads)
     else:
         invoke(worker, job)

@@ -161,6 +161,47 @@ def test_huge_scores_and_infinite_keys_c096() -> None:
     torch.testing.assert_close(out.double(), expected, atol=1e-4, rtol=1e-4)
 
 
+def test_a_query_with_nan_leaves_its_block_alone_c096() -> None:
+    torch.manual_seed(0)
+    batch = make_batch([(300, 301)] * 4, 1, 1300, [Shared((0, 1, 2, 3), 0, 300)])
+    pool = make_pool(1300, 1, 3, 64, torch.bfloat16)
+    backend = CpuAttention(pool, n_heads=9)
+    backend.plan(batch)
+    q, k, v = (torch.randn(4, n, 64).bfloat16() for n in (9, 3, 3))
+    q[1, 4] = torch.nan
+    out = backend.run(0, q, k, v)
+    assert out[1, 4].isnan().all()
+    out[1, 4] = 0
+    assert not out.isnan().any()
+
+
+@pytest.mark.parametrize("groups", [[], [Shared((0, 1), 0, 500)]])
+def test_the_number_of_threads_changes_nothing(groups: list[Shared]) -> None:
+    batch = make_batch([(900, 901), (700, 760), (3, 4)], 1, 2000, groups)
+    results, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(1)
+            results.append(run_both(batch, (9, 3, 64), 1, torch.bfloat16, 2000)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*results)
+
+
+def test_steps_one_after_another_share_nothing() -> None:
+    torch.manual_seed(0)
+    pool = make_pool(900, 1, 3, 64, torch.float32)
+    backend = CpuAttention(pool, n_heads=9)
+    spans = ([(0, 40), (600, 601)], [(200, 201)], [(30, 33)] * 5, [(0, 1)])
+    for seed, each in enumerate(spans):
+        batch = make_batch(each, 1, 900, [], seed)
+        q, k, v = (torch.randn(batch.n_tokens, n, 64) for n in (9, 3, 3))
+        backend.plan(batch)
+        got = backend.run(0, q, k, v)
+        torch.testing.assert_close(got.double(), attend(batch, pool, 1, q), atol=2e-5, rtol=2e-5)
+
+
 LIMITS = Limits(queries=16, keys_few=256, keys_many=4096, kv_bytes=768, part_bytes=2400)
 
 
