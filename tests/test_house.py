@@ -35,12 +35,14 @@ TORCH_FREE = (
     "sapwood.srt.batch",
     "sapwood.srt.checkpoint",
     "sapwood.srt.tokenizer",
+    "sapwood.srt.chat_template",
     "sapwood.srt.scheduler",
     "sapwood.srt.front.process",
     "sapwood.srt.detokenizer",
     "sapwood.srt.launch",
     "sapwood.radix",
     "sapwood.constrain.matcher",
+    "sapwood.constrain.vocabulary",
     "sapwood.frontend_lang",
 )
 
