@@ -12,6 +12,9 @@ from ..kernels.compiled import kernel, piece
 BINS = 1 << 16
 """Positive float32 values sort like their bits; the upper half of the bits makes a bin."""
 
+BLOCK = 256
+"""Probabilities that are summed before they are looked at one by one."""
+
 
 @piece
 def _crossing(hist, target):
@@ -72,36 +75,70 @@ def _threshold(p, bits, hist, space, by_mass, target, least, ties):
 
 
 @piece
-def _sum(p, least, ties):
-    """Mass of the survivors."""
+def _block_sum(p, start, stop, least):
+    """Mass of ``p[start:stop]`` that is above ``least``; independent sums keep the adders busy."""
+    a = b = c = d = 0.0
+    i = start
+    while i + 4 <= stop:
+        a += np.float64(p[i]) if p[i] > least else 0.0
+        b += np.float64(p[i + 1]) if p[i + 1] > least else 0.0
+        c += np.float64(p[i + 2]) if p[i + 2] > least else 0.0
+        d += np.float64(p[i + 3]) if p[i + 3] > least else 0.0
+        i += 4
+    while i < stop:
+        a += np.float64(p[i]) if p[i] > least else 0.0
+        i += 1
+    return (a + b) + (c + d)
+
+
+@piece
+def _sums(p, least, ties, sums):
+    """Mass of the survivors: those above ``least`` and the first ``ties`` that equal it.
+
+    ``sums[k]`` becomes that of block k alone.
+    """
     total = 0.0
-    equal = 0
-    for i in range(p.shape[0]):
-        if p[i] > least:
-            total += np.float64(p[i])
-        elif p[i] == least and equal < ties:
-            equal += 1
-            total += np.float64(p[i])
+    left = ties if least > 0.0 else 0
+    for k in range(-(-p.shape[0] // BLOCK)):
+        start, stop = k * BLOCK, min(k * BLOCK + BLOCK, p.shape[0])
+        mass = _block_sum(p, start, stop, least)
+        if left > 0:
+            for i in range(start, stop):
+                if p[i] == least and left > 0:
+                    mass += np.float64(least)
+                    left -= 1
+        sums[k] = mass
+        total += mass
     return total
 
 
 @piece
-def _walk(p, least, ties, target):
+def _walk(p, least, ties, sums, target):
     """The survivor, in order of ids, at which the sum passes ``target``; the last one otherwise."""
     total = 0.0
-    equal = 0
+    left = ties if least > 0.0 else 0
     last = 0
-    for i in range(p.shape[0]):
-        if p[i] < least or p[i] <= 0.0:
+    for k in range(-(-p.shape[0] // BLOCK)):
+        start, stop = k * BLOCK, min(k * BLOCK + BLOCK, p.shape[0])
+        # A block that cannot hold the end is stepped over; ties are counted on the way.
+        over = total + sums[k] > target
+        if not over and left == 0:
+            total += sums[k]
+            last = stop - 1 if sums[k] > 0.0 else last
             continue
-        if p[i] == least:
-            equal += 1
-            if equal > ties:
+        mass = total
+        for i in range(start, stop):
+            if p[i] == least and left > 0:
+                left -= 1
+            elif p[i] <= least:
                 continue
-        last = i
-        total += np.float64(p[i])
-        if total > target:
-            return i
+            last = i
+            mass += np.float64(p[i])
+            if over and mass > target:
+                return i
+        total += sums[k]
+    while last > 0 and p[last] <= least:  # the sums' rounding has eaten the end
+        last -= 1
     return last
 
 
@@ -114,26 +151,28 @@ def _walk(p, least, ties, target):
     float64,
     float64[::1],
     float32[::1],
+    float64[::1],
     int64[::1],
 )
-def draw_row(p, bits, top_k, top_p, min_p, number, hist, space, out):
+def draw_row(p, bits, top_k, top_p, min_p, number, hist, space, sums, out):
     """Draws from one row of probabilities (they need not sum to 1); the id goes to ``out[0]``.
 
-    ``bits`` are the same memory as ``p``; ``hist`` is float64[BINS] and ``space`` as long as ``p``,
-    both scratch.
+    ``bits`` are the same memory as ``p``. Scratch: ``hist`` is float64[BINS], ``space`` as long as
+    ``p``, ``sums`` has an element for each block of ``p``.
     """
     least, ties = np.float32(0.0), p.shape[0]
     if 0 < top_k < p.shape[0] and _fill(p, bits, hist, False, least) > top_k:
         least, ties = _threshold(p, bits, hist, space, False, np.float64(top_k), least, ties)
     if top_p < 1.0:
         _fill(p, bits, hist, True, least)
-        target = top_p * _sum(p, least, ties)
+        target = top_p * _sums(p, least, ties, sums)
         least, ties = _threshold(p, bits, hist, space, True, target, least, ties)
     if min_p > 0.0:
         floor = np.float32(min_p) * p.max()
         if floor > least:
             least, ties = floor, p.shape[0]
-    out[0] = _walk(p, least, ties, number * _sum(p, least, ties))
+    total = _sums(p, least, ties, sums)
+    out[0] = _walk(p, least, ties, sums, number * total)
 
 
 @kernel(float32[::1], int32[::1])

@@ -52,6 +52,7 @@ class Sampler:
         self._vocab_size = vocab_size
         self._hist = np.empty(kernels.BINS, np.float64)
         self._space = np.empty(vocab_size, np.float32)
+        self._sums = np.empty(-(-vocab_size // kernels.BLOCK), np.float64)
         self._out = np.empty(1, np.int64)
         for made in kernels.KERNELS:
             ready(made)
@@ -83,22 +84,24 @@ class Sampler:
         ids: list[int],
         errors: list[str | None],
     ) -> None:
-        x_SV = logits_SV[rows].float().cpu().numpy()
-        random = []
-        for i, (x_V, row) in enumerate(zip(x_SV, rows, strict=True)):
+        copy_SV = logits_SV[rows].float().cpu()
+        random, best = [], []
+        for i, (x_V, row) in enumerate(zip(copy_SV.numpy(), rows, strict=True)):
             self._adjust(x_V, draws[row])
             ids[row] = int(x_V.argmax())
             if not _is_finite(x_V[ids[row]]):
                 errors[row] = "the model gives no token that may come next any probability"
             elif draws[row].params.temperature > 0:
                 random.append(i)
+                best.append(float(x_V[ids[row]]))
         if not random:
             return
-        heat = np.array([[draws[rows[i]].params.temperature] for i in random], np.float32)
+        chosen_SV = copy_SV if len(random) == len(rows) else copy_SV[random]
+        heat = [draws[rows[i]].params.temperature for i in random]
         # Less the maximum first: a tiny temperature must not make infinities.
-        chosen = x_SV[random]
-        scaled = (chosen - chosen.max(-1, keepdims=True)) / heat
-        p_SV = torch.softmax(torch.from_numpy(scaled), -1).numpy()
+        chosen_SV -= torch.tensor(best)[:, None]
+        chosen_SV /= torch.tensor(heat)[:, None]
+        p_SV = torch.softmax(chosen_SV, -1).numpy()
         for p_V, i in zip(p_SV, random, strict=True):
             ids[rows[i]] = self._draw(p_V, draws[rows[i]])
 
@@ -131,6 +134,7 @@ class Sampler:
             number,
             self._hist,
             self._space,
+            self._sums,
             self._out,
         )
         return int(self._out[0])
