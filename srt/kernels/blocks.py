@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]  # has no types
+from llvmlite import ir
 from numba import types
 
 from .emit import (

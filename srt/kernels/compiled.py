@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import llvmlite  # type: ignore[import-untyped]  # has no types
+import llvmlite
 import numba
 import torch
 from numba import types

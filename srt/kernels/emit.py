@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]  # has no types
+from llvmlite import ir
 from numba import types
 from numba.core.codegen import get_host_cpu_features
 from numba.core.datamodel import models
