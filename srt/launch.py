@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -89,6 +88,8 @@ def url(listener: socket.socket) -> str:
 
 def check_model(config: ServerConfig) -> Path:
     """The model's path, once it is found and its metadata make sense; ``LoadError`` if not."""
+    if config.model.model is None:
+        Log("launch").info("no model is named: finding the default one, or fetching it")
     path = find_model(config.model.model)
     checkpoint = open_checkpoint(path)
     checkpoint.config.context(config.model.context_length)
@@ -138,11 +139,11 @@ class Signals:
 
 
 class Death(NamedTuple):
-    """A child that is no more, or no more use. ``clear`` says that ``message`` stands alone."""
+    """A child that is no more, or no more use, and why; a traceback where the fault is ours."""
 
     role: Role
     message: str
-    clear: bool
+    traceback: str | None = None
 
 
 class Supervisor:
@@ -195,9 +196,10 @@ class Supervisor:
             self._log.info("stopping")
             self._bring_down()
             return 0
-        if not self._ready and death.role in self._failures and death.clear:
+        if not self._ready and death.role in self._failures and death.traceback is None:
             raise LoadError(death.message)
-        print(f"sapwood: {death.message}", file=sys.stderr, flush=True)
+        more = {} if death.traceback is None else {"traceback": death.traceback}
+        self._log.error("process died", role=death.role, reason=death.message, **more)
         self._mourn(death)
         self._bring_down()
         return 1
@@ -240,7 +242,7 @@ class Supervisor:
             if wrong is not None:
                 self._children[role].kill()
                 self._forget(role)
-                return Death(role, f"the {role} {wrong}", True)
+                return Death(role, wrong)
         return None
 
     def _hear(self, role: Role) -> Death | None:
@@ -266,10 +268,8 @@ class Supervisor:
         if failure is None:
             code = self._children[role].wait(1.0)
             how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
-            return Death(role, f"the {role} process ended with {how}", True)
-        if failure.traceback is None:
-            return Death(role, failure.message, True)
-        return Death(role, f"the {role} failed: {failure.message}\n{failure.traceback}", False)
+            return Death(role, f"its process ended with {how}")
+        return Death(role, failure.message, failure.traceback)
 
     def _forget(self, role: Role) -> None:
         """Expects nothing more of a child."""
@@ -280,7 +280,9 @@ class Supervisor:
         """Tells the front, and leaves it a moment to tell the clients."""
         if death.role == "front" or "front" not in self._details:
             return
-        self._children["front"].tell(Down(death.role, death.message.splitlines()[0]))
+        # What a fault of ours says of itself is for the log alone.
+        reason = death.message if death.traceback is None else "it failed"
+        self._children["front"].tell(Down(death.role, f"the {death.role} is gone: {reason}"))
         end = time.monotonic() + LAST_WORDS
         while time.monotonic() < end and not self._signals.count:
             if self._tend(0.1) is not None:
@@ -291,9 +293,9 @@ class Supervisor:
         front = self._children["front"]
         front.tell(Stop(FRONT_GRACE))
         grace = FRONT_GRACE if "front" in self._details else 0.0
-        end, signals = time.monotonic() + grace, self._signals.count
+        end = time.monotonic() + grace
         while front.wait(0.05) is None and time.monotonic() < end:
-            if self._signals.count > max(1, signals):
+            if self._signals.count > 1:
                 break  # told twice: at once
         for child in self._children.values():
             child.tell(Stop(0.0))

@@ -60,7 +60,10 @@ def configure(config: LogConfig, process: str, stream: TextIO | None = None) -> 
 
 
 class TextLines(logging.Formatter):
-    """``12:30:01.250 info    worker   event key=value ...``; one line, whatever the values hold."""
+    """``12:30:01.250 info    worker   event key=value ...``; one line, whatever the values hold.
+
+    A field ``traceback`` alone goes below it.
+    """
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -70,10 +73,14 @@ class TextLines(logging.Formatter):
         """One line, and a traceback below it where there is one."""
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         event = one_line(record.getMessage())
-        pairs = " ".join(f"{key}={_plain(value)}" for key, value in fields_of(record).items())
+        fields = fields_of(record)
+        below = fields.pop("traceback", None)
+        pairs = " ".join(f"{key}={_plain(value)}" for key, value in fields.items())
         head = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._process:11}"
         line = f"{head} {event} {pairs}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            below = self.formatException(record.exc_info)
+        return f"{line}\n{below}" if below else line
 
 
 class JsonLines(logging.Formatter):
@@ -101,7 +108,7 @@ class JsonLines(logging.Formatter):
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """The fields that ``Log`` put beside the event; none for other libraries' lines."""
     fields: dict[str, Any] = getattr(record, "fields", {})
-    return fields
+    return dict(fields)
 
 
 def one_line(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import paged
+from . import drawing, paged
 from .compiled import cache_folder, ready, worker
 from .cpu_ops import KERNELS
 
@@ -18,7 +18,7 @@ WORKERS = (
 
 def build(report: bool = False) -> None:
     """Loads or compiles everything that serving on the CPU calls."""
-    for kernel in (*KERNELS, paged.run_job):
+    for kernel in (*KERNELS, *drawing.KERNELS, paged.run_job):
         start = time.perf_counter()
         cached = ready(kernel)
         if report:

@@ -41,7 +41,7 @@ class Watch:
             self._heard = now
             return None
         if now - self._heard > self._silent:
-            return f"gave no sign of life for {self._silent:g} s"
+            return f"it gave no sign of life for {self._silent:g} s"
         if self._ready and self._stuck > self._stuck_limit:
-            return f"has been in one step for more than {self._stuck_limit:g} s"
+            return f"it has been in one step for more than {self._stuck_limit:g} s"
         return None

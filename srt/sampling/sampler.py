@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..kernels import drawing
 from ..kernels.compiled import ready
 from ..params import SamplingParams
-from . import kernels
 from .reference import adjusted
 from .uniform import uniform
 
@@ -50,11 +50,11 @@ class Sampler:
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
-        self._hist = np.empty(kernels.BINS, np.float64)
+        self._hist = np.empty(drawing.BINS, np.float64)
         self._space = np.empty(vocab_size, np.float32)
-        self._sums = np.empty(-(-vocab_size // kernels.BLOCK), np.float64)
+        self._sums = np.empty(-(-vocab_size // drawing.BLOCK), np.float64)
         self._out = np.empty(1, np.int64)
-        for made in kernels.KERNELS:
+        for made in drawing.KERNELS:
             ready(made)
 
     def sample(
@@ -112,10 +112,10 @@ class Sampler:
         if _changes(params):
             x_V[:] = adjusted(x_V, params, draw.tokens, draw.prompt_len)
         if draw.mask is not None:
-            kernels.apply_mask(x_V, draw.mask)
+            drawing.apply_mask(x_V, draw.mask)
             if np.isneginf(x_V.max()):
                 x_V[:] = raw_V
-                kernels.apply_mask(x_V, draw.mask)
+                drawing.apply_mask(x_V, draw.mask)
         if draw.banned:
             kept = x_V[list(draw.banned)].copy()
             x_V[list(draw.banned)] = -np.inf
@@ -125,7 +125,7 @@ class Sampler:
     def _draw(self, p_V: Floats, draw: Draw) -> int:
         params = draw.params
         number = uniform(draw.seed, draw.choice, draw.position, draw.attempt)
-        kernels.draw_row(
+        drawing.draw_row(
             p_V,
             p_V.view(np.uint32),
             params.top_k,

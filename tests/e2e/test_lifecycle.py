@@ -67,7 +67,7 @@ def test_death_under_load(start: Start, tiny_model: str, role: str) -> None:
     for connection in (stream, whole, probe):
         _hang_up(connection)
     assert server.ended() == 1
-    assert f"the {role} process ended with signal 9" in server.output
+    assert f'role={role} reason="its process ended with signal 9"' in server.output
 
 
 def test_stopped_worker_is_dead_past_its_limit(start: Start, tiny_model: str) -> None:

@@ -164,11 +164,11 @@ def test_death_under_load(start: Start, role: str) -> None:
         later.sendall(b"hello\n")
         assert later.makefile("rb").readline() == b"hello\n"
         server.tree[role].kill()
-        assert client.makefile("rb").readline().startswith(b"error: the " + role.encode())
+        assert client.makefile("rb").readline().startswith(b"error: the %b is gone" % role.encode())
         later.sendall(b"hello\n")
         assert later.makefile("rb").readline().startswith(b"error")
     assert server.ended() == 1
-    assert f"the {role} process ended with signal 9" in server.output()
+    assert f'role={role} reason="its process ended with signal 9"' in server.output()
 
 
 def test_death_of_the_front(start: Start) -> None:
@@ -188,13 +188,13 @@ def test_stopped_process_is_killed(start: Start, role: str) -> None:
     server = start(processes={"silent_seconds": 1.5}).ready()
     server.tree[role].suspend()
     assert server.ended() == 1
-    assert f"the {role} gave no sign of life for 1.5 s" in server.output()
+    assert f'role={role} reason="it gave no sign of life for 1.5 s"' in server.output()
 
 
 def test_hanging_step_is_killed(start: Start) -> None:
     """C058: its process runs, and its work does not go on."""
     server = start(processes={"step_seconds": 0.7}).ready()
-    assert server.ask(b"hang").startswith(b"error: the worker has been in one step")
+    assert server.ask(b"hang").startswith(b"error: the worker is gone: it has been in one step")
     assert server.ended() == 1
 
 

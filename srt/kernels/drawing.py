@@ -1,4 +1,4 @@
-"""Sampling's inner loops, compiled. ``reference.py`` says what they compute."""
+"""Sampling's inner loops, compiled. ``sampling/reference.py`` says what they compute."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 # numba infers the types of kernels' arguments.
@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import float32, float64, int32, int64, uint32
 
-from ..kernels.compiled import kernel, piece
+from .compiled import kernel, piece
 
 BINS = 1 << 16
 """Positive float32 values sort like their bits; the upper half of the bits makes a bin."""
