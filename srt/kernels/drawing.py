@@ -17,11 +17,11 @@ BLOCK = 256
 
 
 @piece
-def _crossing(hist, target):
-    """The bin, from the top, at which the sum of counts or masses reaches ``target``, and the sum
-    of the bins above it."""
+def _crossing(hist, top, target):
+    """The bin, from ``top`` down, at which the sum of counts or masses reaches ``target``, and the
+    sum of the bins above it."""
     total = 0.0
-    for b in range(BINS - 1, -1, -1):
+    for b in range(top, -1, -1):
         if hist[b] > 0.0:
             if total + hist[b] >= target:
                 return b, total
@@ -30,10 +30,11 @@ def _crossing(hist, target):
 
 
 @piece
-def _fill(p, bits, hist, by_mass, least):
-    """Histogram of values not below ``least``, by count or by mass; returns the sum."""
+def _fill(p, bits, hist, top, by_mass, least):
+    """Histogram of values not below ``least``, by count or by mass; returns the sum. ``top`` is the
+    bin of the largest."""
     total = 0.0
-    for b in range(BINS):
+    for b in range(top + 1):
         hist[b] = 0.0
     for i in range(p.shape[0]):
         if p[i] >= least and p[i] > 0.0:
@@ -44,12 +45,12 @@ def _fill(p, bits, hist, by_mass, least):
 
 
 @piece
-def _threshold(p, bits, hist, space, by_mass, target, least, ties):
+def _threshold(p, bits, hist, top, space, by_mass, target, least, ties):
     """The least value that is kept, and how many of those that equal it.
 
     Sorts the crossing bin alone. ``least`` and ``ties`` are what an earlier filter left.
     """
-    wanted, total = _crossing(hist, target)
+    wanted, total = _crossing(hist, top, target)
     n = 0
     equal = 0
     for i in range(p.shape[0]):
@@ -161,12 +162,16 @@ def draw_row(p, bits, top_k, top_p, min_p, number, hist, space, sums, out):
     ``p``, ``sums`` has an element for each block of ``p``.
     """
     least, ties = np.float32(0.0), p.shape[0]
-    if 0 < top_k < p.shape[0] and _fill(p, bits, hist, False, least) > top_k:
-        least, ties = _threshold(p, bits, hist, space, False, np.float64(top_k), least, ties)
+    top = 0
+    if top_k > 0 or top_p < 1.0:
+        for i in range(p.shape[0]):
+            top = max(top, bits[i] >> 16)
+    if 0 < top_k < p.shape[0] and _fill(p, bits, hist, top, False, least) > top_k:
+        least, ties = _threshold(p, bits, hist, top, space, False, np.float64(top_k), least, ties)
     if top_p < 1.0:
-        _fill(p, bits, hist, True, least)
+        _fill(p, bits, hist, top, True, least)
         target = top_p * _sums(p, least, ties, sums)
-        least, ties = _threshold(p, bits, hist, space, True, target, least, ties)
+        least, ties = _threshold(p, bits, hist, top, space, True, target, least, ties)
     if min_p > 0.0:
         floor = np.float32(min_p) * p.max()
         if floor > least:
