@@ -15,6 +15,9 @@ BINS = 1 << 16
 BLOCK = 256
 """Probabilities that are summed before they are looked at one by one."""
 
+FEW = 512
+"""Tokens that are sorted outright."""
+
 
 @piece
 def _crossing(hist, top, target):
@@ -61,15 +64,38 @@ def _threshold(p, bits, hist, top, space, by_mass, target, least, ties):
                     continue
             space[n] = p[i]
             n += 1
-    inside = np.sort(space[:n])
-    value = least
-    count = 0
+    return _last_kept(np.sort(space[:n]), n, by_mass, target, total, least)
+
+
+@piece
+def _likely(p, most, space, by_mass, target):
+    """``_threshold`` for the usual row, where a few hundred tokens hold the mass, without a
+    histogram: looks at those within some powers of two of the largest. Count 0: not so here."""
+    low = most
+    for _ in range(4):
+        low *= np.float32(0.0625)
+        n, total = 0, 0.0
+        for i in range(p.shape[0]):
+            if p[i] >= low:
+                if n == FEW:
+                    return low, 0
+                space[n] = p[i]
+                n += 1
+                total += np.float64(p[i]) if by_mass else 1.0
+        if total >= target:
+            return _last_kept(np.sort(space[:n]), n, by_mass, target, 0.0, low)
+    return low, 0
+
+
+@piece
+def _last_kept(rising, n, by_mass, target, total, least):
+    """From the largest down, the value at which the sum reaches ``target``, and how many equal."""
+    value, count = least, 0
     for j in range(n - 1, -1, -1):
-        if inside[j] != value or count == 0:
-            value = inside[j]
-            count = 0
+        if rising[j] != value or count == 0:
+            value, count = rising[j], 0
         count += 1
-        total += np.float64(inside[j]) if by_mass else 1.0
+        total += np.float64(rising[j]) if by_mass else 1.0
         if total >= target:
             return value, count
     return value, max(count, 1)
@@ -161,21 +187,31 @@ def draw_row(p, bits, top_k, top_p, min_p, number, hist, space, sums, out):
     ``bits`` are the same memory as ``p``. Scratch: ``hist`` is float64[BINS], ``space`` as long as
     ``p``, ``sums`` has an element for each block of ``p``.
     """
-    least, ties = np.float32(0.0), p.shape[0]
-    top = 0
-    if top_k > 0 or top_p < 1.0:
-        for i in range(p.shape[0]):
-            top = max(top, bits[i] >> 16)
-    if 0 < top_k < p.shape[0] and _fill(p, bits, hist, top, False, least) > top_k:
-        least, ties = _threshold(p, bits, hist, top, space, False, np.float64(top_k), least, ties)
+    size, place = p.shape[0], p.argmax()
+    most = p[place]
+    least, ties = np.float32(0.0), size
+    if 0 < top_k < size:
+        found, count = _likely(p, most, space, False, np.float64(top_k))
+        if count > 0:
+            least, ties = found, count
+        else:
+            top = bits[place] >> 16
+            if _fill(p, bits, hist, top, False, least) > top_k:
+                target = np.float64(top_k)
+                least, ties = _threshold(p, bits, hist, top, space, False, target, least, ties)
     if top_p < 1.0:
-        _fill(p, bits, hist, top, True, least)
         target = top_p * _sums(p, least, ties, sums)
-        least, ties = _threshold(p, bits, hist, top, space, True, target, least, ties)
+        found, count = _likely(p, most, space, True, target)
+        if count > 0 and found > least:
+            least, ties = found, count
+        else:
+            top = bits[place] >> 16
+            _fill(p, bits, hist, top, True, least)
+            least, ties = _threshold(p, bits, hist, top, space, True, target, least, ties)
     if min_p > 0.0:
-        floor = np.float32(min_p) * p.max()
+        floor = np.float32(min_p) * most
         if floor > least:
-            least, ties = floor, p.shape[0]
+            least, ties = floor, size
     total = _sums(p, least, ties, sums)
     out[0] = _walk(p, least, ties, sums, number * total)
 
