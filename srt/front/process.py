@@ -83,14 +83,19 @@ class Process:
         self._server = server
         self._peers: set[str] = set()
         self._peers_ready = asyncio.Event()
+        self._broken: asyncio.Future[None]
 
     async def serve(self, listener: socket.socket, lifeline: Lifeline) -> None:
         """Serves HTTP on a listening socket until ``Stop`` comes."""
         loop = asyncio.get_running_loop()
+        self._broken = loop.create_future()
         self._reading.start()
         serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         lifeline.listen(lambda order: _in_loop(loop, self._obey, order))
         beating = asyncio.create_task(self._beat(lifeline))
+        await asyncio.wait({serving, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+        if self._broken.done():
+            self._broken.result()
         await serving
         beating.cancel()
         self._reading.stop()
@@ -105,8 +110,14 @@ class Process:
 
     def _take(self, messages: Sequence[ToFront]) -> None:
         receive = self._front.journal.receive
-        for message in messages:
-            receive(message)
+        try:
+            for message in messages:
+                receive(message)
+        except Exception as error:
+            # An event loop would log this and go on, without the messages that are left: their
+            # requests would wait for ever. It ends the process instead.
+            if not self._broken.done():
+                self._broken.set_exception(error)
 
     def _obey(self, order: Order) -> None:
         front = self._front
