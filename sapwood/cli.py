@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -224,8 +223,6 @@ def open_engine(given: argparse.Namespace) -> Engine:
     for kind in ENGINE_PARTS:
         part = collect(kind, given)
         options.update({each.name: getattr(part, each.name) for each in fields(part)})
-    # As the server's worker: threads that spin stop all when another process wants their core.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     from sapwood.srt.engine import Engine
 
     return Engine(**options)

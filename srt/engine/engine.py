@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
@@ -10,7 +12,7 @@ from typing import Any, Self, overload
 
 from ..chat_template import ChatTemplate, template_sources
 from ..checkpoint import find_model, open_checkpoint
-from ..config import CacheConfig, ModelOptions, SchedulerConfig
+from ..config import CacheConfig, ModelOptions, SchedulerConfig, check
 from ..core import Core
 from ..detokenizer import Detokenizer
 from ..front.cursor import Cursor
@@ -28,13 +30,18 @@ class Engine:
 
     ``model`` is what ``sapwood serve`` takes: a GGUF file, a checkpoint directory, a hub name, or
     nothing for the default model. Further keywords are fields of ``ModelOptions``, ``CacheConfig``
-    and ``SchedulerConfig``. Raises ``LoadError`` for a model that cannot be served.
+    and ``SchedulerConfig``. Raises ``LoadError`` for a model that cannot be served and
+    ``UsageError`` for an option that cannot be.
 
     A prompt is a text, a list of token ids, or a chat's messages; a list of prompts gives a list
     of results in the same order. All of them run together and share prefixes.
     """
 
     def __init__(self, model: str | None = None, **options: Any) -> None:
+        if "torch" not in sys.modules:
+            # As for the server's worker: OpenMP threads that spin for milliseconds starve each
+            # other once anything else runs. What the user has set stays.
+            os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         from ..runner import ModelRunner
 
         model_options: ModelOptions = _take(ModelOptions, options)
@@ -310,6 +317,8 @@ def _score(ids: list[int], start: int, result: Completion) -> Score:
 
 
 def _take(kind: Any, options: dict[str, Any]) -> Any:
-    """Builds a configuration from those of the options that are its fields."""
+    """Builds a configuration from those of the options that are its fields, and checks it."""
     names = [name for name in kind.__dataclass_fields__ if name in options]
-    return kind(**{name: options.pop(name) for name in names})
+    made = kind(**{name: options.pop(name) for name in names})
+    check(made)
+    return made

@@ -12,7 +12,7 @@ import pytest
 
 from sapwood import Engine, SamplingParams
 from sapwood.srt.core import Core
-from sapwood.srt.errors import LoadError, RequestError
+from sapwood.srt.errors import LoadError, RequestError, UsageError
 from tests.fakes.tiny import write_tiny
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
@@ -142,6 +142,8 @@ def test_what_is_wrong_is_said_where_it_was_asked(engine: Engine, folder: str) -
         engine.generate([{"role": "user", "content": "x"}], GREEDY)
     with pytest.raises(TypeError, match="page_sise"):
         Engine(folder, page_sise=4)
+    with pytest.raises(UsageError, match="page-size"):
+        Engine(folder, page_size=0)
     with pytest.raises(LoadError, match="nowhere"):
         Engine("/nowhere/model.gguf")
 
