@@ -1,0 +1,193 @@
+"""Grammars compiled by llguidance, and a request's place in one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llguidance
+import numpy as np
+
+from .matcher import MaskRow, mask_words
+from .refusal import Refusal
+from .schema import enforceable, first_use
+from .vocabulary import Vocabulary
+
+Encode = Callable[[str], Sequence[int]]
+"""How the model's tokenizer writes a text, without special tokens."""
+
+_JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+class Compiler:
+    """Compiles constraints for one vocabulary.
+
+    ``encode`` gives the tokenisation of forced text. Safe to use from several threads; the
+    interpreter lock is released while llguidance works.
+    """
+
+    __slots__ = ("_eos_ids", "_limits", "_tokenizer", "_words")
+
+    def __init__(self, vocabulary: Vocabulary, encode: Encode) -> None:
+        if not vocabulary.eos_ids:
+            raise ValueError("a vocabulary without an end token cannot end a constrained output")
+        self._eos_ids = sorted(vocabulary.eos_ids)
+        self._words = mask_words(vocabulary.size)
+        self._limits = llguidance.LLParserLimits(verbose_errors=False)
+        wrapper = llguidance.TokenizerWrapper(_Bytes(vocabulary, encode))
+        self._tokenizer = llguidance.LLTokenizer(
+            wrapper, n_vocab=vocabulary.size, eos_token=self._eos_ids
+        )
+
+    def json_schema(self, schema: Any) -> CompiledGrammar:
+        """Compiles a JSON schema; ``Refusal`` names what cannot be enforced, and where.
+
+        Text is written with the fixed separators ``", "`` and ``": "``.
+        """
+        prepared = enforceable(schema)
+        try:
+            grammar = llguidance.LLMatcher.grammar_from_json_schema(
+                prepared, overrides=_JSON_OPTIONS
+            )
+        except ValueError as error:
+            raise Refusal("", "", str(error)) from error
+        try:
+            return self._compile(grammar)
+        except Refusal as refusal:
+            place, keyword = first_use(schema, refusal.reason)
+            raise Refusal(place, keyword, refusal.reason) from None
+
+    def regex(self, expression: str) -> CompiledGrammar:
+        """Compiles a regular expression that the whole output must match."""
+        return self._compile(llguidance.LLMatcher.grammar_from_regex(expression))
+
+    def choice(self, options: Sequence[str]) -> CompiledGrammar:
+        """Compiles a choice between texts."""
+        if not options:
+            raise Refusal("", "", "a choice needs at least one option")
+        return self._compile(llguidance.grammar_from("choice", json.dumps(list(options))))
+
+    def lark(self, grammar: str) -> CompiledGrammar:
+        """Compiles a grammar in llguidance's dialect of Lark."""
+        return self._compile(llguidance.LLMatcher.grammar_from_lark(grammar))
+
+    def _compile(self, grammar: str) -> CompiledGrammar:
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+        if matcher.is_error():
+            raise Refusal("", "", _first_line(matcher.get_error()))
+        return CompiledGrammar(matcher, self._eos_ids, self._words)
+
+
+class CompiledGrammar:
+    """A constraint that compiled. Gives matchers, and never changes."""
+
+    __slots__ = ("_eos_ids", "_matcher", "_words")
+
+    def __init__(self, matcher: llguidance.LLMatcher, eos_ids: Sequence[int], words: int) -> None:
+        self._matcher = matcher
+        self._eos_ids = tuple(eos_ids)
+        self._words = words
+
+    def matcher(self) -> GrammarMatcher:
+        """A matcher at the start of the output."""
+        return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words)
+
+
+class MatcherError(RuntimeError):
+    """The engine gave up in mid-run (a limit of its parser); the matcher is of no more use."""
+
+
+class GrammarMatcher:
+    """One request's place in a grammar of llguidance's. See ``matcher.Matcher``."""
+
+    __slots__ = ("_eos_ids", "_matcher", "_words")
+
+    def __init__(self, matcher: llguidance.LLMatcher, eos_ids: tuple[int, ...], words: int) -> None:
+        self._matcher = matcher
+        self._eos_ids = eos_ids
+        self._words = words
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing but the end of the output can follow."""
+        if self._matcher.is_stopped():
+            return True
+        if not self._matcher.is_accepting():
+            return False
+        row = np.zeros(self._words, np.int32)
+        self.fill(row)
+        for token in self._eos_ids:
+            row[token // 32] &= ~_bit(token)
+        return not row.any()
+
+    @property
+    def can_stop(self) -> bool:
+        """The output may end here."""
+        return bool(self._matcher.is_accepting())
+
+    def consume(self, tokens: Sequence[int]) -> None:
+        """Moves on by allowed tokens; ``ValueError`` for another, and then nothing has moved."""
+        wanted = list(tokens)
+        # validate_tokens changes nothing; a refused consume_token would end the matcher.
+        if self._matcher.validate_tokens(wanted) < len(wanted):
+            self._raise_if_dead()
+            raise ValueError(f"the grammar does not allow tokens {wanted}")
+        if wanted and not self._matcher.consume_tokens(wanted):
+            self._raise_if_dead()
+
+    def rollback(self, n: int) -> None:
+        """Takes the last ``n`` consumed tokens back."""
+        if n and not self._matcher.rollback(n):
+            raise ValueError(f"cannot take {n} tokens back")
+
+    def fork(self) -> GrammarMatcher:
+        """An independent matcher at the same place."""
+        return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words)
+
+    def forced(self) -> list[int]:
+        """Tokens that must come next; empty where there is a choice."""
+        return list(self._matcher.compute_ff_tokens())
+
+    def fill(self, mask_row: MaskRow) -> None:
+        """Writes which tokens may come next; words past the vocabulary are cleared."""
+        if not mask_row.flags.c_contiguous or mask_row.size < self._words:
+            raise ValueError(f"a mask row must be contiguous and hold {self._words} words")
+        self._matcher.unsafe_compute_mask_ptr(mask_row.ctypes.data, self._words * 4)
+        self._raise_if_dead()
+        mask_row[self._words :] = 0
+
+    def _raise_if_dead(self) -> None:
+        if self._matcher.is_error():
+            raise MatcherError(_first_line(self._matcher.get_error()))
+
+
+class _Bytes:
+    """A vocabulary in the shape that llguidance reads."""
+
+    def __init__(self, vocabulary: Vocabulary, encode: Encode) -> None:
+        # 0xFF cannot occur in UTF-8: llguidance's mark for tokens that no text matches.
+        special = vocabulary.special_ids | vocabulary.eos_ids
+        self.tokens = [
+            b"\xff<%d>" % token if text is None or token in special else text
+            for token, text in enumerate(vocabulary.token_bytes)
+        ]
+        self.eos_token_id = min(vocabulary.eos_ids)
+        self.bos_token_id = None
+        self.special_token_ids = sorted(
+            special | {token for token, text in enumerate(vocabulary.token_bytes) if text is None}
+        )
+        self._encode = encode
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", errors="replace")
+        return list(self._encode(text))
+
+
+def _bit(token: int) -> np.int32:
+    return np.array(1 << (token % 32), np.uint32).view(np.int32)[()]
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "the engine gives no reason"

@@ -1,0 +1,150 @@
+"""The keywords of JSON schema: their shapes, and which cannot be enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ONE = frozenset(
+    "additionalItems additionalProperties contains else if items not propertyNames then"
+    " unevaluatedItems unevaluatedProperties".split()
+)
+"""Keywords that hold one subschema."""
+
+LISTS = frozenset("allOf anyOf oneOf prefixItems".split())
+"""Keywords that hold a list of subschemas."""
+
+MAPS = frozenset(
+    "$defs definitions dependencies dependentSchemas patternProperties properties".split()
+)
+"""Keywords that hold subschemas by name."""
+
+TYPES = frozenset("array boolean integer null number object string".split())
+
+DRAFT_FORMATS = frozenset(
+    "date date-time duration email hostname idn-email idn-hostname ipv4 ipv6 iri iri-reference"
+    " json-pointer regex relative-json-pointer time uri uri-reference uri-template uuid".split()
+)
+"""The formats of drafts 04 to 2020-12; any other name is an annotation."""
+
+ENGINE_FORMATS = frozenset("date date-time duration email hostname ipv4 ipv6 time uri uuid".split())
+"""Those that llguidance enforces."""
+
+FORMAT_PATTERNS: Mapping[str, str] = {
+    "json-pointer": r"^(/([^/~]|~[01])*)*$",
+    "relative-json-pointer": r"^(0|[1-9][0-9]*)(#|(/([^/~]|~[01])*)*)$",
+}
+"""Those that are a regular expression."""
+
+UNENFORCED: Mapping[str, str] = {
+    "contains": "counting items that match is not enforced",
+    "unevaluatedItems": "needs to know which items other keywords looked at",
+    "unevaluatedProperties": "needs to know which properties other keywords looked at",
+    "$dynamicRef": "dynamic references are not followed",
+    "$recursiveRef": "dynamic references are not followed",
+    "disallow": "a keyword of draft-03",
+    "extends": "a keyword of draft-03",
+    "divisibleBy": "a keyword of draft-03",
+}
+
+TELLING = (
+    ONE
+    | LISTS
+    | frozenset(
+        "$ref const dependencies dependentRequired dependentSchemas enum format maxProperties"
+        " minProperties multipleOf pattern patternProperties type uniqueItems".split()
+    )
+)
+"""Keywords that a message may name as the one that is to blame."""
+
+_COUNTS = frozenset(
+    "maxContains maxItems maxLength maxProperties minContains minItems minLength"
+    " minProperties".split()
+)
+_NUMBERS = frozenset(("maximum", "minimum", "multipleOf"))
+_TEXTS = frozenset(("$ref", "$schema", "format", "pattern"))
+
+
+def fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
+    """Why ``keyword: value`` in ``schema`` is malformed or not enforced; empty if neither."""
+    if keyword in UNENFORCED:
+        return _unenforced(keyword, value)
+    if keyword in _COUNTS:
+        return "" if _is_count(value) else "must be a whole number that is not negative"
+    if keyword in _NUMBERS:
+        return _number_fault(keyword, value)
+    if keyword in ("exclusiveMinimum", "exclusiveMaximum"):
+        return "" if isinstance(value, bool) or _is_number(value) else "must be a number"
+    if keyword in _TEXTS:
+        return _text_fault(keyword, value, schema)
+    if keyword in LISTS:
+        return _list_fault(keyword, value)
+    if keyword in MAPS:
+        return "" if isinstance(value, dict) else "must be an object"
+    return _other_fault(keyword, value)
+
+
+def _unenforced(keyword: str, value: Any) -> str:
+    if keyword in ("unevaluatedItems", "unevaluatedProperties") and value in (True, {}):
+        return ""
+    return UNENFORCED[keyword]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _number_fault(keyword: str, value: Any) -> str:
+    if not _is_number(value):
+        return "must be a number"
+    return "must be above zero" if keyword == "multipleOf" and value <= 0 else ""
+
+
+def _text_fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
+    if not isinstance(value, str):
+        return "must be a string"
+    if keyword == "$ref" and not value:
+        return "must not be empty"
+    unheld = DRAFT_FORMATS - ENGINE_FORMATS - FORMAT_PATTERNS.keys()
+    if keyword == "format" and value in unheld and may_be("string", schema):
+        return f"the format {value!r} is not enforced"
+    return ""
+
+
+def may_be(kind: str, schema: Mapping[str, Any]) -> bool:
+    """Whether the ``type`` of a schema leaves room for values of a type."""
+    type_ = schema.get("type", kind)
+    return kind in (type_ if isinstance(type_, list) else [type_])
+
+
+def _list_fault(keyword: str, value: Any) -> str:
+    if not isinstance(value, list):
+        return "must be a list"
+    return "" if value or keyword == "prefixItems" else "must not be empty"
+
+
+def _other_fault(keyword: str, value: Any) -> str:
+    if keyword == "type":
+        names = value if isinstance(value, list) else [value]
+        ok = names and all(isinstance(name, str) and name in TYPES for name in names)
+        return "" if ok else "must be a type's name or a list of them"
+    if keyword == "enum":
+        return "" if isinstance(value, list) and value else "must be a list that is not empty"
+    if keyword == "required":
+        return "" if _are_names(value) else "must be a list of strings"
+    if keyword == "uniqueItems":
+        if not isinstance(value, bool):
+            return "must be a boolean"
+        return "that items differ is not enforced" if value else ""
+    if keyword == "dependentRequired":
+        ok = isinstance(value, dict) and all(_are_names(names) for names in value.values())
+        return "" if ok else "must be an object of lists of strings"
+    return ""
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)

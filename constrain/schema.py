@@ -1,0 +1,103 @@
+"""JSON schemas as written by users: what is malformed, refused, rewritten, or passed on.
+
+``enforceable`` returns a schema of the same meaning that llguidance enforces whole, or raises
+``Refusal``. Each keyword has one of four fates: it is passed on; it is replaced by an equivalent
+(see ``rewrite``); it is an annotation; or the schema is refused with its place. llguidance refuses
+what it does not know, so a keyword that is in none of our tables is never dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import keywords
+from .refusal import Refusal
+from .rewrite import rewritten
+
+MAX_DEPTH = 64
+"""Deepest nesting of subschemas that is taken."""
+
+MAX_BYTES = 1_000_000
+"""Longest schema that is taken, as JSON."""
+
+
+def enforceable(schema: Any) -> Any:
+    """The schema in terms that llguidance enforces. Raises ``Refusal``; changes nothing."""
+    try:
+        text = json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refusal("", "", f"not a JSON value: {error}") from error
+    if len(text) > MAX_BYTES:
+        raise Refusal("", "", f"a schema of more than {MAX_BYTES} bytes")
+    copy = json.loads(text)
+    if not isinstance(copy, dict | bool):
+        raise Refusal("", "", "a schema is an object or a boolean")
+    check(copy, "", 0)
+    return rewritten(copy)
+
+
+def check(schema: Any, pointer: str, depth: int) -> None:
+    """Raises ``Refusal`` for the first malformed or unenforceable keyword below ``pointer``."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        raise Refusal(*_split(pointer), "a schema must be an object or a boolean")
+    if depth > MAX_DEPTH:
+        raise Refusal(pointer, "", f"nested deeper than {MAX_DEPTH} levels")
+    for keyword, value in schema.items():
+        reason = keywords.fault(keyword, value, schema)
+        if reason:
+            raise Refusal(pointer, keyword, reason)
+    for step, child in children(schema):
+        check(child, f"{pointer}/{step}", depth + 1)
+
+
+def children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The direct subschemas, each with its relative JSON pointer."""
+    for keyword, value in schema.items():
+        if keyword in keywords.ONE:
+            if not (keyword == "items" and isinstance(value, list)):
+                yield escaped(keyword), value
+        if keyword in keywords.LISTS or keyword == "items":
+            if isinstance(value, list):
+                yield from ((f"{escaped(keyword)}/{i}", each) for i, each in enumerate(value))
+        elif keyword in keywords.MAPS and isinstance(value, dict):
+            for name, each in value.items():
+                if keyword == "dependencies" and isinstance(each, list):
+                    continue
+                yield f"{escaped(keyword)}/{escaped(name)}", each
+
+
+def escaped(name: str) -> str:
+    """A name as a JSON pointer writes it."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def first_use(schema: Any, reason: str) -> tuple[str, str]:
+    """Where the first of the keywords that an engine's message quotes is used.
+
+    ``("", "")`` where the message quotes none that the schema has.
+    """
+    quoted = set(re.findall(r"[A-Za-z$]+", reason))
+    ranked = sorted(quoted & keywords.TELLING)
+    for keyword in ranked:
+        for pointer, each in _walk(schema, ""):
+            if keyword in each:
+                return pointer, keyword
+    return "", ""
+
+
+def _walk(schema: Any, pointer: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(schema, dict):
+        yield pointer, schema
+        for step, child in children(schema):
+            yield from _walk(child, f"{pointer}/{step}")
+
+
+def _split(pointer: str) -> tuple[str, str]:
+    """The schema and the keyword that a pointer to a subschema goes through."""
+    parent, _, last = pointer.rpartition("/")
+    return parent, last.replace("~1", "/").replace("~0", "~")
