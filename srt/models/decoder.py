@@ -123,18 +123,21 @@ def refined(logits_SV: Tensor, hidden_SE: Tensor, head_VE: Tensor) -> Tensor:
 
     A product in bfloat16 rounds its results to 8 bits: logits of 16 to 32 to a multiple of 1/8,
     which makes ties of tokens whose probabilities differ by a tenth. Those within two such steps
-    of a row's best, a few for most rows, are worth a dot product of their own.
+    of a row's best, a few for most rows, are worth a dot product of their own. Whether a row is
+    refined depends on that row alone: a request's tokens must not change with its neighbours.
     """
     best_S1 = logits_SV.amax(-1, keepdim=True)
     near_NS, near_NV = (logits_SV >= best_S1 - best_S1.abs() * 2.0**-6).nonzero(as_tuple=True)
-    if len(near_NS) <= MOST_REFINED * len(logits_SV):  # more: the row says nothing anyway
-        exact_N = (hidden_SE[near_NS].float() * head_VE[near_NV].float()).sum(-1)
-        logits_SV[near_NS, near_NV] = exact_N
+    near_S = torch.bincount(near_NS, minlength=len(logits_SV))
+    few_N = near_S[near_NS] <= MOST_REFINED  # a row with more says nothing anyway
+    near_NS, near_NV = near_NS[few_N], near_NV[few_N]
+    exact_N = (hidden_SE[near_NS].float() * head_VE[near_NV].float()).sum(-1)
+    logits_SV[near_NS, near_NV] = exact_N
     return logits_SV
 
 
 MOST_REFINED = 64
-"""Logits that are computed again, for each row on average."""
+"""Logits of one row that are computed again; a row with more of them is left as it is."""
 
 
 class _Tensors:

@@ -33,13 +33,20 @@ def load_weights(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yields every tensor of the model by its canonical name, converted, one at a time.
 
-    The files are mapped, so that no more than one tensor is in memory beside those that the caller
-    keeps. Shows a progress bar on a terminal.
+    ``weights`` has exactly the tensors of ``expected_tensors(config)``: opening a checkpoint checks
+    names and shapes before anything is read. The files are mapped, so that no more than one tensor
+    is in memory beside those that the caller keeps. Shows a progress bar on a terminal.
     """
     names = list(expected_tensors(config))
-    progress = tqdm(names, desc="weights", unit="tensor", disable=not sys.stderr.isatty())
-    for name in progress:
-        yield name, _tensor(weights[name], dtype).to(device)
+    with tqdm(total=len(names), desc="weights", unit="tensor", disable=not _on_terminal()) as bar:
+        for name in names:
+            tensor = _tensor(weights[name], dtype).to(device)
+            bar.update()  # before the yield: nobody comes back after the last one
+            yield name, tensor
+
+
+def _on_terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 def _tensor(weight: Stored, dtype: torch.dtype) -> Tensor:

@@ -22,9 +22,13 @@ def rope_tables(
 
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
-    """Radians that each pair turns in one position, float64 ``[head_dim / 2]``."""
+    """Radians that each pair turns in one position, float64 ``[head_dim / 2]``.
+
+    ``linear`` is Chen et al. 2023 (position interpolation): all positions divided by ``factor``.
+    """
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float64)
-    # Rounded as transformers computes them, so that long contexts agree to the last bit.
+    # Rounded as in training: at the far end of a long context the rounding of a frequency, times
+    # the position, can be seen in the angle.
     inverse = (1.0 / (rope.theta ** (pairs.float() / head_dim))).double()
     if rope.freq_factors is not None:
         inverse = inverse / torch.tensor(rope.freq_factors, dtype=torch.float64)
@@ -38,7 +42,10 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
 
 
 def attention_scale(rope: RopeConfig) -> float:
-    """What rotated vectors are multiplied by: above 1 for yarn alone (Peng et al. 2023, 3.4)."""
+    """What rotated vectors are multiplied by: not 1 for yarn alone (Peng et al. 2023, 3.4).
+
+    ``mscale`` and ``mscale_all_dim`` are DeepSeek-V2's: the first's factor over the second's.
+    """
     if rope.kind != "yarn":
         return 1.0
     if rope.attention_factor is not None:
@@ -53,7 +60,9 @@ def _mscale(factor: float, mscale: float) -> float:
 
 
 def _llama3(rope: RopeConfig, inverse: Tensor) -> Tensor:
-    """Llama 3.1: long waves are stretched by ``factor``, short ones kept; a blend between."""
+    """Llama 3.1 (``apply_scaling`` of its reference code): waves that turn less than
+    ``low_freq_factor`` times within the original context are stretched by ``factor``, those that
+    turn more than ``high_freq_factor`` times are kept; a blend between."""
     assert rope.original_positions is not None
     wavelength = 2 * math.pi / inverse
     low, high = rope.low_freq_factor, rope.high_freq_factor
