@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..attention import AttentionBackend
+from ..errors import LoadError
 from ..kernels.ops import Linear, Ops
 from ..model_config import ModelConfig
 from .rope import rope_tables
@@ -37,6 +38,7 @@ class Decoder:
 
     ``weights`` are the tensors of ``expected_tensors(config)`` in that order; each is taken over by
     the product it belongs to as soon as that is complete, so that a weight is in memory once.
+    ``LoadError`` names a tensor that does not come, or that no part of the model takes.
     ``positions`` bounds the positions that can be asked for.
     """
 
@@ -58,6 +60,7 @@ class Decoder:
         self._head_VE = self._embedding_VE if tied else tensors.take("lm_head.weight")
         self._head = ops.linear(self._head_VE, None)
         self._layers = [self._layer(tensors, i) for i in range(config.n_layers)]
+        tensors.end()
         device = self._embedding_VE.device
         count = config.max_positions if positions is None else positions
         self._cos_PD2, self._sin_PD2 = rope_tables(config.rope, config.head_dim, count, device)
@@ -150,9 +153,17 @@ class _Tensors:
     def take(self, name: str) -> Tensor:
         """The tensor, which is the caller's from now on."""
         while name not in self._early:
-            found, tensor = next(self._stream)
+            found, tensor = next(self._stream, (None, None))
+            if found is None or tensor is None:
+                raise LoadError(f"the tensor {name} is missing")
             self._early[found] = tensor
         return self._early.pop(name)
+
+    def end(self) -> None:
+        """Raises where tensors are left that nothing took."""
+        surplus = [*self._early, *(name for name, _ in self._stream)]
+        if surplus:
+            raise LoadError(f"no part of the model takes the tensor {surplus[0]}")
 
     def fused(self, names: list[str], has_bias: bool) -> tuple[Tensor, Tensor | None]:
         """Weight and bias of several products of the same input as one."""

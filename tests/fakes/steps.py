@@ -19,16 +19,23 @@ from sapwood.srt.request import Request
 
 
 class Stepper:
-    """A float32 decoder over a small pool whose pages are scattered."""
+    """A decoder over a small pool whose pages are scattered."""
 
-    def __init__(self, checkpoint: Checkpoint, *, attention: str, page_size: int = 1) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        attention: str,
+        page_size: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         config = checkpoint.config
         shape = (config.n_layers, config.n_kv_heads, config.head_dim)
         self.page_size = page_size
-        self._pool = KVPool(1024 // page_size, page_size, *shape, torch.float32)
-        chosen = select(attention, torch.device("cpu"), self._pool, n_heads=config.n_heads)
+        self.pool = KVPool(1024 // page_size, page_size, *shape, dtype)
+        chosen = select(attention, torch.device("cpu"), self.pool, n_heads=config.n_heads)
         self._attention = chosen.backend
-        weights = load_weights(checkpoint.weights(), config, torch.float32)
+        weights = load_weights(checkpoint.weights(), config, dtype)
         self.model = Decoder(config, weights, chosen.ops, chosen.backend, config.max_positions)
         self._order = np.random.default_rng(3).permutation(1024 // page_size).astype(np.int32)
         self._taken = 0

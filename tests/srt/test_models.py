@@ -61,6 +61,22 @@ def test_ties_of_bfloat16_are_resolved_in_float32() -> None:
     assert changed.sum() < 60
 
 
+def test_ties_are_resolved_whatever_the_neighbours_are() -> None:
+    """Rows with too many near-ties to resolve, and rows without numbers, leave the others alone."""
+    generator = torch.Generator().manual_seed(0)
+    head = torch.randn(5000, 64, generator=generator).bfloat16()
+    hidden = torch.randn(1, 64, generator=generator).bfloat16()
+    alone = refined((hidden @ head.T).float(), hidden, head)
+    neighbours = torch.zeros(3, 64).bfloat16()  # all of their logits are the same
+    neighbours[1] = torch.nan
+    both = torch.cat([neighbours[:2], hidden, neighbours[2:]])
+    rough = (both @ head.T).float()
+    got = refined(rough.clone(), both, head)
+    assert not torch.equal(alone[0], rough[2]), "there was something to resolve"
+    torch.testing.assert_close(got[2], alone[0], atol=0, rtol=0)
+    assert torch.equal(got[0], rough[0])
+
+
 def test_rows_without_numbers_stay_as_they_are() -> None:
     head, hidden = torch.ones(40, 8).bfloat16(), torch.ones(2, 8).bfloat16()
     hidden[0] = torch.nan
