@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -164,21 +164,27 @@ def start_server(flags: list[str]) -> tuple[subprocess.Popen[str], dict[str, Any
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     for line in server.stderr:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = {}
+        entry = _heard(line)
         if entry.get("event") == "serving":
-            threading.Thread(target=_pass_on, args=(server.stderr,), daemon=True).start()
+            threading.Thread(target=_listen, args=(server.stderr,), daemon=True).start()
             return server, entry
-        if not entry or entry["level"] in ("warning", "error"):
-            print(line, end="", file=sys.stderr)
     raise SystemExit(server.wait() or 1)
 
 
-def _pass_on(lines: Any) -> None:
+def _listen(lines: Iterable[str]) -> None:
     for line in lines:
+        _heard(line)
+
+
+def _heard(line: str) -> dict[str, Any]:
+    """A log line of the server as what it says; warnings and whatever is no log line are shown."""
+    try:
+        entry: dict[str, Any] = json.loads(line)
+    except ValueError:
+        entry = {}
+    if not entry or entry["level"] in ("warning", "error"):
         print(line, end="", file=sys.stderr)
+    return entry
 
 
 def main() -> int:

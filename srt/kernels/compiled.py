@@ -98,8 +98,14 @@ def kernel(*arguments: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def ready(made: Any) -> bool:
-    """Loads or compiles a kernel; whether it came from the cache."""
-    made.compile(made.sapwood_signature)
+    """Loads or compiles a kernel; whether it came from the cache.
+
+    From then on a call with arguments of other types is a ``TypeError``, and not seconds of
+    compiling that nobody has asked for.
+    """
+    if not made.signatures:
+        made.compile(made.sapwood_signature)
+        made.disable_compile()
     return bool(made.stats.cache_hits)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
-from numba import float32, int64
+from numba import boolean, float32, int64
 
 from .blocks import load_operand_part, store_operand
 from .compiled import kernel, piece
@@ -331,7 +331,7 @@ def _share_out(job, worker, tickets):
         invoke(worker, job)
 
 
-@kernel(*[int64] * 11)
+@kernel(int64, boolean, *[int64] * 9)
 def run_job(job, bfloat16, q, q_stride, k_new, k_stride, v_new, v_stride, k_pool, v_pool, out):
     """Stores the step's k and v in the pool, then attends. Addresses of elements; see ``Job``."""
     set_word64(job, Job.Q, q)

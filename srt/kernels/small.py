@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import float64, int64
+from numba import boolean, float64, int64
 
 from .compiled import kernel, piece
 from .emit import LANES
@@ -90,7 +90,7 @@ def _add_rms_norm(residual, delta, has_delta, weight, out, rows, size, eps):
         _scaled(line, weight, scale, size, advance(out, row * size))
 
 
-@kernel(*[int64] * 7, float64)
+@kernel(boolean, *[int64] * 6, float64)
 def add_rms_norm(bfloat16, residual, delta, weight, out, rows, size, eps):
     """``Ops.add_rms_norm`` of ``[rows, size]``, residual float32; no delta if its address is 0."""
     total = as_float32(residual)
@@ -111,7 +111,7 @@ def _head_norm(x, weight, tokens, stride, heads, size, eps):
             _scaled(line, weight, scale, size, line)
 
 
-@kernel(*[int64] * 7, float64)
+@kernel(boolean, *[int64] * 6, float64)
 def head_norm(bfloat16, x, weight, tokens, stride, heads, size, eps):
     """``Ops.head_norm`` in place, of ``[tokens, heads, size]`` with a stride between tokens."""
     if bfloat16:
@@ -140,7 +140,7 @@ def _rope(x, cos, sin, tokens, stride, heads, size):
                 store_part(b, i, fma(q, c, mul(p, s)), n)
 
 
-@kernel(*[int64] * 8)
+@kernel(boolean, *[int64] * 7)
 def rope(bfloat16, x, cos, sin, tokens, stride, heads, size):
     """``Ops.rope`` of ``[tokens, heads, size]``; cos, sin: float32 ``[tokens, size / 2]``."""
     if bfloat16:
@@ -168,7 +168,7 @@ def _silu_mul(gate_up, out, rows, size):
             store_part(target, i, _silu(load_part(gate, i, n), load_part(up, i, n)), n)
 
 
-@kernel(*[int64] * 5)
+@kernel(boolean, *[int64] * 4)
 def silu_mul(bfloat16, gate_up, out, rows, size):
     """``Ops.silu_mul``: ``[rows, 2 * size]`` -> ``[rows, size]``."""
     if bfloat16:
