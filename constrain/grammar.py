@@ -9,6 +9,7 @@ from typing import Any
 import llguidance
 import numpy as np
 
+from .exclusive import Disjoint, wrapped
 from .matcher import MaskRow, mask_words
 from .refusal import Refusal
 from .schema import enforceable, first_use
@@ -18,6 +19,9 @@ Encode = Callable[[str], Sequence[int]]
 """How the model's tokenizer writes a text, without special tokens."""
 
 _JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+MAX_PROOFS = 200
+"""Pairs of choices of a schema that are compared by compiling both together."""
 
 
 class Compiler:
@@ -45,18 +49,44 @@ class Compiler:
 
         Text is written with the fixed separators ``", "`` and ``": "``.
         """
-        prepared = enforceable(schema)
         try:
-            grammar = llguidance.LLMatcher.grammar_from_json_schema(
-                prepared, overrides=_JSON_OPTIONS
-            )
+            return self._schema(enforceable(schema))
+        except _EngineRefusal as refusal:
+            again = "oneOf" in refusal.reason
+            reason = refusal.reason
+        if again:
+            try:
+                return self._schema(enforceable(schema, self._prover(schema)))
+            except _EngineRefusal as refusal:
+                reason = refusal.reason
+        pointer, keyword = first_use(schema, reason)
+        raise Refusal(pointer, keyword, reason)
+
+    def _schema(self, schema: Any) -> CompiledGrammar:
+        try:
+            grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=_JSON_OPTIONS)
         except ValueError as error:
-            raise Refusal("", "", str(error)) from error
-        try:
-            return self._compile(grammar)
-        except Refusal as refusal:
-            place, keyword = first_use(schema, refusal.reason)
-            raise Refusal(place, keyword, refusal.reason) from None
+            raise _EngineRefusal("", "", str(error)) from error
+        return self._compile(grammar)
+
+    def _prover(self, root: Any) -> Disjoint:
+        """Asks the engine whether two schemas exclude each other: no value satisfies both."""
+        budget = [MAX_PROOFS]
+
+        def disjoint(first: Any, second: Any) -> bool:
+            both = wrapped(first, second, root)
+            if both is None or not budget[0]:
+                return False
+            budget[0] -= 1
+            try:
+                self._schema(enforceable(both))
+            except _EngineRefusal as refusal:
+                return refusal.reason.startswith("Unsatisfiable schema")
+            except Refusal:
+                return False
+            return False
+
+        return disjoint
 
     def regex(self, expression: str) -> CompiledGrammar:
         """Compiles a regular expression that the whole output must match."""
@@ -75,8 +105,12 @@ class Compiler:
     def _compile(self, grammar: str) -> CompiledGrammar:
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():
-            raise Refusal("", "", _first_line(matcher.get_error()))
+            raise _EngineRefusal("", "", _first_line(matcher.get_error()))
         return CompiledGrammar(matcher, self._eos_ids, self._words)
+
+
+class _EngineRefusal(Refusal):
+    """A refusal of the engine's, which knows no places."""
 
 
 class CompiledGrammar:
@@ -185,8 +219,10 @@ class _Bytes:
         return list(self._encode(text))
 
 
-def _bit(token: int) -> np.int32:
-    return np.array(1 << (token % 32), np.uint32).view(np.int32)[()]
+def _bit(token: int) -> int:
+    """The token's bit in its word, as a signed number."""
+    place = token % 32
+    return -(1 << 31) if place == 31 else 1 << place
 
 
 def _first_line(text: str) -> str:

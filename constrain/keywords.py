@@ -6,28 +6,60 @@ from collections.abc import Mapping
 from typing import Any
 
 ONE = frozenset(
-    "additionalItems additionalProperties contains else if items not propertyNames then"
-    " unevaluatedItems unevaluatedProperties".split()
+    [
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    ]
 )
 """Keywords that hold one subschema."""
 
-LISTS = frozenset("allOf anyOf oneOf prefixItems".split())
+LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
 """Keywords that hold a list of subschemas."""
 
 MAPS = frozenset(
-    "$defs definitions dependencies dependentSchemas patternProperties properties".split()
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"]
 )
 """Keywords that hold subschemas by name."""
 
-TYPES = frozenset("array boolean integer null number object string".split())
+TYPES = frozenset(["array", "boolean", "integer", "null", "number", "object", "string"])
 
 DRAFT_FORMATS = frozenset(
-    "date date-time duration email hostname idn-email idn-hostname ipv4 ipv6 iri iri-reference"
-    " json-pointer regex relative-json-pointer time uri uri-reference uri-template uuid".split()
+    [
+        "date",
+        "date-time",
+        "duration",
+        "email",
+        "hostname",
+        "idn-email",
+        "idn-hostname",
+        "ipv4",
+        "ipv6",
+        "iri",
+        "iri-reference",
+        "json-pointer",
+        "regex",
+        "relative-json-pointer",
+        "time",
+        "uri",
+        "uri-reference",
+        "uri-template",
+        "uuid",
+    ]
 )
 """The formats of drafts 04 to 2020-12; any other name is an annotation."""
 
-ENGINE_FORMATS = frozenset("date date-time duration email hostname ipv4 ipv6 time uri uuid".split())
+ENGINE_FORMATS = frozenset(
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"]
+)
 """Those that llguidance enforces."""
 
 FORMAT_PATTERNS: Mapping[str, str] = {
@@ -51,15 +83,37 @@ TELLING = (
     ONE
     | LISTS
     | frozenset(
-        "$ref const dependencies dependentRequired dependentSchemas enum format maxProperties"
-        " minProperties multipleOf pattern patternProperties type uniqueItems".split()
+        [
+            "$ref",
+            "const",
+            "dependencies",
+            "dependentRequired",
+            "dependentSchemas",
+            "enum",
+            "format",
+            "maxProperties",
+            "minProperties",
+            "multipleOf",
+            "pattern",
+            "patternProperties",
+            "type",
+            "uniqueItems",
+        ]
     )
 )
 """Keywords that a message may name as the one that is to blame."""
 
 _COUNTS = frozenset(
-    "maxContains maxItems maxLength maxProperties minContains minItems minLength"
-    " minProperties".split()
+    [
+        "maxContains",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "minContains",
+        "minItems",
+        "minLength",
+        "minProperties",
+    ]
 )
 _NUMBERS = frozenset(("maximum", "minimum", "multipleOf"))
 _TEXTS = frozenset(("$ref", "$schema", "format", "pattern"))

@@ -21,7 +21,7 @@ def in_schema_order(value: Any, schema: Any) -> Any:
 def _ordered(value: Any, schemas: list[Any], root: Any, depth: int) -> Any:
     if depth > _MAX_DEPTH or not isinstance(value, dict | list):
         return value
-    flat = [each for schema in schemas for each in _flattened(schema, root, 0)]
+    flat = [each for schema in schemas for each in _flattened(schema, value, root, 0)]
     if isinstance(value, list):
         return [
             _ordered(item, [s for each in flat for s in _item(each, i)], root, depth + 1)
@@ -43,23 +43,72 @@ def _ordered(value: Any, schemas: list[Any], root: Any, depth: int) -> Any:
     }
 
 
-def _flattened(schema: Any, root: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-    """A schema and all that speaks of the same value."""
+def _flattened(schema: Any, value: Any, root: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    """A schema and all that speaks of the same value; of choices, those that it may be."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH // 4:
         return
     yield schema
     ref = schema.get("$ref")
     if isinstance(ref, str):
-        yield from _flattened(target(ref, root), root, depth + 1)
+        yield from _flattened(target(ref, root), value, root, depth + 1)
     for keyword in ("allOf", "anyOf", "oneOf"):
-        if isinstance(schema.get(keyword), list):
-            for each in schema[keyword]:
-                yield from _flattened(each, root, depth + 1)
+        parts = schema.get(keyword)
+        if isinstance(parts, list):
+            if keyword != "allOf":
+                parts = [each for each in parts if _plausible(each, value, root, 0)] or parts
+            for each in parts:
+                yield from _flattened(each, value, root, depth + 1)
     for keyword in ("if", "then", "else"):
-        yield from _flattened(schema.get(keyword), root, depth + 1)
+        yield from _flattened(schema.get(keyword), value, root, depth + 1)
     for keyword in ("dependentSchemas", "dependencies"):
         for each in _map(schema, keyword).values():
-            yield from _flattened(each, root, depth + 1)
+            yield from _flattened(each, value, root, depth + 1)
+
+
+def _plausible(schema: Any, value: Any, root: Any, depth: int) -> bool:
+    """Whether a value may be meant by a choice: its type, its required keys, its constants."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH // 4:
+        return schema is not False
+    ref = schema.get("$ref")
+    if isinstance(ref, str) and not _plausible(target(ref, root), value, root, depth + 1):
+        return False
+    if not _has_type(value, schema.get("type")):
+        return False
+    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
+        return False
+    if isinstance(value, list):
+        item = schema.get("items")
+        return not isinstance(item, dict) or all(
+            _plausible(item, each, root, depth + 1) for each in value
+        )
+    if not isinstance(value, dict):
+        return True
+    known = _map(schema, "properties")
+    if schema.get("additionalProperties") is False and not _map(schema, "patternProperties"):
+        if value.keys() - known.keys():
+            return False
+    required = schema.get("required")
+    if isinstance(required, list) and any(key not in value for key in required):
+        return False
+    return all(
+        _plausible(known[key], each, root, depth + 1) for key, each in value.items() if key in known
+    )
+
+
+def _has_type(value: Any, named: Any) -> bool:
+    names = named if isinstance(named, list) else [named]
+    kinds: Mapping[str, Any] = {
+        "array": list,
+        "boolean": bool,
+        "integer": int,
+        "null": type(None),
+        "number": (int, float),
+        "object": dict,
+        "string": str,
+    }
+    return any(
+        not isinstance(name, str) or isinstance(value, kinds.get(name, object)) for name in names
+    )
 
 
 def _map(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:

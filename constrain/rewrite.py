@@ -9,40 +9,66 @@ from __future__ import annotations
 from typing import Any
 
 from . import keywords
+from .exclusive import Disjoint, exclusive
 from .negation import NotExpressible, negated
+from .pointer import target
 
 Schema = dict[str, Any]
 
 
-def rewritten(root: Any) -> Any:
-    """The schema with every rule applied at every level. Works on the given object."""
-    return _rewrite(root, root)
+def rewritten(root: Any, disjoint: Disjoint | None = None) -> Any:
+    """The schema with every rule applied at every level. Works on the given object.
+
+    ``oneOf`` is rewritten only where ``disjoint`` is given.
+    """
+    return _Rewriter(root, disjoint).rewrite(root)
 
 
-def _rewrite(schema: Any, root: Any) -> Any:
-    if not isinstance(schema, dict):
+class _Rewriter:
+    """One pass over a schema: every subschema once, also those that only a reference leads to."""
+
+    __slots__ = ("_disjoint", "_root", "_seen")
+
+    def __init__(self, root: Any, disjoint: Disjoint | None) -> None:
+        self._root = root
+        self._disjoint = disjoint
+        self._seen: dict[int, Any] = {}  # holds the objects, so that no id comes back
+
+    def rewrite(self, schema: Any) -> Any:
+        if not isinstance(schema, dict) or id(schema) in self._seen:
+            return schema
+        self._seen[id(schema)] = schema
+        schema.pop("x-guidance", None)  # the engine would take its options from users' schemas
+        extra: list[Any] = []
+        _formats(schema)
+        for rule in (_dependencies, _conditional, _negation, _names):
+            rule(schema, self._root, extra)
+        if self._disjoint is not None and "oneOf" in schema:
+            self._one_of(schema, extra, self._disjoint)
+        self._descend(schema)
+        if extra:
+            schema["allOf"] = schema.get("allOf", []) + [self.rewrite(each) for each in extra]
         return schema
-    schema.pop("x-guidance", None)  # the engine would take its options from users' schemas
-    extra: list[Any] = []
-    _formats(schema)
-    for rule in (_dependencies, _conditional, _negation, _names):
-        rule(schema, root, extra)
-    _descend(schema, root)
-    if extra:
-        schema["allOf"] = schema.get("allOf", []) + [_rewrite(each, root) for each in extra]
-    return schema
 
+    def _one_of(self, schema: Schema, extra: list[Any], disjoint: Disjoint) -> None:
+        try:
+            extra.append(exclusive(schema["oneOf"], self._root, disjoint))
+        except NotExpressible:
+            return
+        del schema["oneOf"]
 
-def _descend(schema: Schema, root: Any) -> None:
-    for keyword, value in schema.items():
-        if keyword in keywords.ONE and isinstance(value, dict):
-            _rewrite(value, root)
-        elif (keyword in keywords.LISTS or keyword == "items") and isinstance(value, list):
-            for each in value:
-                _rewrite(each, root)
-        elif keyword in keywords.MAPS and isinstance(value, dict):
-            for each in value.values():
-                _rewrite(each, root)
+    def _descend(self, schema: Schema) -> None:
+        if isinstance(schema.get("$ref"), str):
+            self.rewrite(target(schema["$ref"], self._root))
+        for keyword, value in list(schema.items()):
+            if keyword in keywords.ONE and isinstance(value, dict):
+                self.rewrite(value)
+            elif (keyword in keywords.LISTS or keyword == "items") and isinstance(value, list):
+                for each in value:
+                    self.rewrite(each)
+            elif keyword in keywords.MAPS and isinstance(value, dict):
+                for each in value.values():
+                    self.rewrite(each)
 
 
 def _formats(schema: Schema) -> None:

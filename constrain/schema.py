@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import keywords
+from .exclusive import Disjoint
 from .refusal import Refusal
 from .rewrite import rewritten
 
@@ -24,8 +25,11 @@ MAX_BYTES = 1_000_000
 """Longest schema that is taken, as JSON."""
 
 
-def enforceable(schema: Any) -> Any:
-    """The schema in terms that llguidance enforces. Raises ``Refusal``; changes nothing."""
+def enforceable(schema: Any, disjoint: Disjoint | None = None) -> Any:
+    """The schema in terms that llguidance enforces. Raises ``Refusal``; changes nothing.
+
+    With ``disjoint``, ``oneOf`` whose choices may overlap is rewritten too.
+    """
     try:
         text = json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -36,7 +40,7 @@ def enforceable(schema: Any) -> Any:
     if not isinstance(copy, dict | bool):
         raise Refusal("", "", "a schema is an object or a boolean")
     check(copy, "", 0)
-    return rewritten(copy)
+    return rewritten(copy, disjoint)
 
 
 def check(schema: Any, pointer: str, depth: int) -> None:
@@ -58,9 +62,8 @@ def check(schema: Any, pointer: str, depth: int) -> None:
 def children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The direct subschemas, each with its relative JSON pointer."""
     for keyword, value in schema.items():
-        if keyword in keywords.ONE:
-            if not (keyword == "items" and isinstance(value, list)):
-                yield escaped(keyword), value
+        if keyword in keywords.ONE and not (keyword == "items" and isinstance(value, list)):
+            yield escaped(keyword), value
         if keyword in keywords.LISTS or keyword == "items":
             if isinstance(value, list):
                 yield from ((f"{escaped(keyword)}/{i}", each) for i, each in enumerate(value))
