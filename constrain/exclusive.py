@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .negation import NotExpressible, conjunct, negated
+from .negation import InexpressibleError, conjunct, negated
 from .pointer import target
 
 MAX_CHOICES = 24
@@ -18,9 +18,9 @@ Disjoint = Callable[[Any, Any], bool]
 
 
 def exclusive(choices: list[Any], root: Any, disjoint: Disjoint) -> Any:
-    """A schema that takes what exactly one of the choices takes. Raises ``NotExpressible``."""
+    """A schema that takes what exactly one of the choices takes. Raises ``InexpressibleError``."""
     if len(choices) > MAX_CHOICES:
-        raise NotExpressible
+        raise InexpressibleError
     others: list[list[Any]] = [[] for _ in choices]
     for i, first in enumerate(choices):
         for j, second in enumerate(choices[:i]):
@@ -33,7 +33,7 @@ def exclusive(choices: list[Any], root: Any, disjoint: Disjoint) -> Any:
         if False not in excluded
     ]
     if not kept:
-        raise NotExpressible
+        raise InexpressibleError
     return copy.deepcopy(kept[0] if len(kept) == 1 else {"anyOf": kept})
 
 

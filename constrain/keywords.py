@@ -26,11 +26,28 @@ LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
 """Keywords that hold a list of subschemas."""
 
 MAPS = frozenset(
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"]
+    [
+        "$defs",
+        "definitions",
+        "dependencies",
+        "dependentSchemas",
+        "patternProperties",
+        "properties",
+    ]
 )
 """Keywords that hold subschemas by name."""
 
-TYPES = frozenset(["array", "boolean", "integer", "null", "number", "object", "string"])
+TYPES = frozenset(
+    [
+        "array",
+        "boolean",
+        "integer",
+        "null",
+        "number",
+        "object",
+        "string",
+    ]
+)
 
 DRAFT_FORMATS = frozenset(
     [
@@ -58,7 +75,18 @@ DRAFT_FORMATS = frozenset(
 """The formats of drafts 04 to 2020-12; any other name is an annotation."""
 
 ENGINE_FORMATS = frozenset(
-    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"]
+    [
+        "date",
+        "date-time",
+        "duration",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "time",
+        "uri",
+        "uuid",
+    ]
 )
 """Those that llguidance enforces."""
 
@@ -78,6 +106,25 @@ UNENFORCED: Mapping[str, str] = {
     "extends": "a keyword of draft-03",
     "divisibleBy": "a keyword of draft-03",
 }
+
+_LATER = frozenset(("if", "then", "else"))
+_LATEST = frozenset(
+    ("dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties")
+)
+NOT_YET: Mapping[str, frozenset[str]] = {
+    "draft-04": _LATER | _LATEST | {"contains", "propertyNames"},
+    "draft-06": _LATER | _LATEST,
+    "draft-07": _LATEST,
+}
+"""Keywords that a draft does not have: in a schema that names the draft they say nothing."""
+
+
+def draft(schema: Any) -> str:
+    """The draft that a schema names: a key of ``NOT_YET``, or empty for none or a later one."""
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    found = [each for each in NOT_YET if isinstance(named, str) and f"/{each}/" in named]
+    return found[0] if found else ""
+
 
 TELLING = (
     ONE

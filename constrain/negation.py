@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 from . import keywords
@@ -28,7 +29,7 @@ _ANNOTATIONS = frozenset(
 _MAX_REFS = 8
 
 
-class NotExpressible(Exception):
+class InexpressibleError(Exception):
     """A schema whose complement these keywords cannot say."""
 
 
@@ -36,12 +37,15 @@ def negated(schema: Any, root: Any, refs: int = 0, names: frozenset[str] | None 
     """A schema that takes exactly the values that ``schema`` does not.
 
     ``root`` is where local references lead. Where ``names`` are given, the answer needs to be
-    right only for objects that have no others. Raises ``NotExpressible``.
+    right only for objects that have no others. Raises ``InexpressibleError``.
     """
     if isinstance(schema, bool):
         return not schema
-    if not schema.keys() - _ANNOTATIONS:
+    said = schema.keys() - _ANNOTATIONS
+    if not said:
         return False
+    if "$ref" in said and len(said) > 1:  # up to draft-07 what stands beside does not count
+        raise InexpressibleError
     choices = [
         _negated_keyword(keyword, value, schema, root, refs, names)
         for keyword, value in schema.items()
@@ -93,7 +97,7 @@ def _negated_keyword(
 def _other_types(value: Any) -> Any:
     named = set(value if isinstance(value, list) else [value])
     if "integer" in named and "number" not in named:
-        raise NotExpressible
+        raise InexpressibleError
     if "number" in named:
         named.add("integer")
     left = keywords.TYPES - named - {"integer"}
@@ -105,7 +109,7 @@ def _other_names(value: Any, schema: Schema, names: frozenset[str] | None) -> An
     if value is True or value == {}:
         return False
     if value is not False or names is None or schema.get("patternProperties"):
-        raise NotExpressible
+        raise InexpressibleError
     extra = sorted(names - schema.get("properties", {}).keys())
     return _any([_object(required=[name]) for name in extra])
 
@@ -113,7 +117,7 @@ def _other_names(value: Any, schema: Schema, names: frozenset[str] | None) -> An
 def _other_values(values: list[Any]) -> Any:
     """Every value but these, which must be scalars."""
     if any(isinstance(value, list | dict) for value in values):
-        raise NotExpressible
+        raise InexpressibleError
     literals = [each for each in (None, False, True) if not any(each is v for v in values)]
     texts = [each for each in values if isinstance(each, str)]
     numbers = sorted(
@@ -150,7 +154,7 @@ def _but_numbers(numbers: list[Any]) -> list[Any]:
         return [{"type": "number"}]
     between = [
         {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high}
-        for low, high in zip(numbers, numbers[1:], strict=False)
+        for low, high in itertools.pairwise(numbers)
     ]
     return [
         {"type": "number", "exclusiveMaximum": numbers[0]},
@@ -179,14 +183,14 @@ def _past_bound(keyword: str, value: Any, schema: Schema) -> Any:
         return {"type": "number", opposite[keyword]: value}
     if keyword in ("exclusiveMinimum", "exclusiveMaximum") and not isinstance(value, bool):
         return {"type": "number", ("maximum" if "Min" in keyword else "minimum"): value}
-    raise NotExpressible
+    raise InexpressibleError
 
 
 def _target(ref: str, root: Any, refs: int) -> Any:
     """The schema that a local pointer names."""
     found = target(ref, root)
     if refs >= _MAX_REFS or not isinstance(found, dict | bool):
-        raise NotExpressible
+        raise InexpressibleError
     return found
 
 

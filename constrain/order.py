@@ -47,22 +47,26 @@ def _flattened(schema: Any, value: Any, root: Any, depth: int) -> Iterator[Mappi
     """A schema and all that speaks of the same value; of choices, those that it may be."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH // 4:
         return
-    yield schema
-    ref = schema.get("$ref")
-    if isinstance(ref, str):
-        yield from _flattened(target(ref, root), value, root, depth + 1)
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        parts = schema.get(keyword)
-        if isinstance(parts, list):
+    # The engine declares keys in the order of the keywords that name them.
+    for keyword, said in schema.items():
+        if keyword == "properties":
+            yield schema
+        elif keyword == "$ref" and isinstance(said, str):
+            yield from _flattened(target(said, root), value, root, depth + 1)
+        elif keyword in ("allOf", "anyOf", "oneOf") and isinstance(said, list):
+            parts = said
             if keyword != "allOf":
-                parts = [each for each in parts if _plausible(each, value, root, 0)] or parts
+                parts = [each for each in said if _plausible(each, value, root, 0)] or said
             for each in parts:
                 yield from _flattened(each, value, root, depth + 1)
-    for keyword in ("if", "then", "else"):
-        yield from _flattened(schema.get(keyword), value, root, depth + 1)
-    for keyword in ("dependentSchemas", "dependencies"):
+    if "properties" not in schema:
+        yield schema
+    # What is rewritten comes after the rest.
+    for keyword in ("dependencies", "dependentSchemas"):
         for each in _map(schema, keyword).values():
             yield from _flattened(each, value, root, depth + 1)
+    for keyword in ("if", "then", "else"):
+        yield from _flattened(schema.get(keyword), value, root, depth + 1)
 
 
 def _plausible(schema: Any, value: Any, root: Any, depth: int) -> bool:
@@ -84,9 +88,9 @@ def _plausible(schema: Any, value: Any, root: Any, depth: int) -> bool:
     if not isinstance(value, dict):
         return True
     known = _map(schema, "properties")
-    if schema.get("additionalProperties") is False and not _map(schema, "patternProperties"):
-        if value.keys() - known.keys():
-            return False
+    closed = schema.get("additionalProperties") is False
+    if closed and not _map(schema, "patternProperties") and value.keys() - known.keys():
+        return False
     required = schema.get("required")
     if isinstance(required, list) and any(key not in value for key in required):
         return False

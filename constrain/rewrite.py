@@ -10,7 +10,7 @@ from typing import Any
 
 from . import keywords
 from .exclusive import Disjoint, exclusive
-from .negation import NotExpressible, negated
+from .negation import InexpressibleError, negated
 from .pointer import target
 
 Schema = dict[str, Any]
@@ -53,7 +53,7 @@ class _Rewriter:
     def _one_of(self, schema: Schema, extra: list[Any], disjoint: Disjoint) -> None:
         try:
             extra.append(exclusive(schema["oneOf"], self._root, disjoint))
-        except NotExpressible:
+        except InexpressibleError:
             return
         del schema["oneOf"]
 
@@ -110,7 +110,7 @@ def _conditional(schema: Schema, root: Any, extra: list[Any]) -> None:
         return
     try:
         otherwise = negated(schema["if"], root)
-    except NotExpressible:
+    except InexpressibleError:
         return
     condition = schema.pop("if")
     extra.append(
@@ -127,7 +127,7 @@ def _negation(schema: Schema, root: Any, extra: list[Any]) -> None:
     if "not" in schema:
         try:
             extra.append(negated(schema["not"], root))
-        except NotExpressible:
+        except InexpressibleError:
             return
         del schema["not"]
 

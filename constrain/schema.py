@@ -39,8 +39,18 @@ def enforceable(schema: Any, disjoint: Disjoint | None = None) -> Any:
     copy = json.loads(text)
     if not isinstance(copy, dict | bool):
         raise Refusal("", "", "a schema is an object or a boolean")
+    _drop(copy, keywords.NOT_YET.get(keywords.draft(copy), frozenset()), 0)
     check(copy, "", 0)
     return rewritten(copy, disjoint)
+
+
+def _drop(schema: Any, names: frozenset[str], depth: int) -> None:
+    """Takes keywords that say nothing out, at all levels."""
+    if isinstance(schema, dict) and names and depth <= MAX_DEPTH:
+        for name in names & schema.keys():
+            del schema[name]
+        for _, child in children(schema):
+            _drop(child, names, depth + 1)
 
 
 def check(schema: Any, pointer: str, depth: int) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``sapwood serve | generate | chat | version``.
+"""The command line: ``sapwood serve | generate | chat | schemas | version``.
 
 Nothing heavy is imported before the command is known.
 """
@@ -100,6 +100,13 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     _add_chat(
         command("chat [flags]", chat, "talk to a running server, or to a model in this process")
+    )
+    _add_schemas(
+        command(
+            "schemas check FILE [--json] [--model MODEL]",
+            schemas,
+            "tell which schemas are enforced, which are refused, and why",
+        )
     )
     command("version", version, "print the version")
     return parser, commands
@@ -209,6 +216,22 @@ def chat(given: argparse.Namespace) -> int:
             return (piece.text for piece in engine.stream(messages, params))
 
         return converse(answer, given.system)
+
+
+def _add_schemas(parser: Parser) -> None:
+    parser.add_argument("action", choices=["check"], help="what to do")
+    parser.add_argument(
+        "file", help="a schema, or lines of {id, schema, tests: [{valid, data}]} (.jsonl, .gz)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines, the totals last")
+    parser.add_argument("--model", default=None, help="whose tokenizer is used")
+
+
+def schemas(given: argparse.Namespace) -> int:
+    """``sapwood schemas check``."""
+    from sapwood.schemas import schemas as run
+
+    return run(given)
 
 
 def version(given: argparse.Namespace) -> int:

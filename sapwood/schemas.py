@@ -16,7 +16,6 @@ import numpy as np
 from sapwood.constrain.grammar import CompiledGrammar, Compiler, MatcherError
 from sapwood.constrain.order import in_schema_order
 from sapwood.constrain.refusal import Refusal
-from sapwood.flags import Parser
 from sapwood.srt.checkpoint import find_model, open_checkpoint
 from sapwood.srt.errors import UsageError
 
@@ -92,18 +91,6 @@ class Checker:
 
     def _allowed(self, token: int) -> bool:
         return bool(int(self._row[token // 32]) >> (token % 32) & 1)
-
-
-def add_schemas(parser: Parser) -> None:
-    """The arguments of ``sapwood schemas``."""
-    parser.add_argument("action", choices=["check"], help="what to do")
-    parser.add_argument(
-        "file", help="a schema, or lines of {id, schema, tests: [{valid, data}]} (.jsonl, .gz)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON lines, totals last")
-    parser.add_argument(
-        "--model", default=None, help="whose tokenizer (default: the default model)"
-    )
 
 
 def schemas(given: argparse.Namespace) -> int:
