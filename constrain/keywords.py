@@ -96,6 +96,14 @@ FORMAT_PATTERNS: Mapping[str, str] = {
 }
 """Those that are a regular expression."""
 
+_LEAP_DAY = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29"
+_DATE = (
+    r"([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    rf"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_DAY})"
+)
+FORMAT_LIMITS: Mapping[str, str] = {"date": f"^{_DATE}$", "date-time": f"^{_DATE}[Tt ]"}
+"""What llguidance's rule for a format leaves out: it takes 29 February in every year."""
+
 UNENFORCED: Mapping[str, str] = {
     "contains": "counting items that match is not enforced",
     "unevaluatedItems": "needs to know which items other keywords looked at",

@@ -74,10 +74,11 @@ class _Rewriter:
 def _formats(schema: Schema) -> None:
     """Drops names of formats that no draft defines; says others as patterns."""
     name = schema.get("format")
-    if not isinstance(name, str) or name in keywords.ENGINE_FORMATS:
+    if not isinstance(name, str):
         return
-    del schema["format"]
-    pattern = keywords.FORMAT_PATTERNS.get(name)
+    if name not in keywords.ENGINE_FORMATS:
+        del schema["format"]
+    pattern = keywords.FORMAT_PATTERNS.get(name) or keywords.FORMAT_LIMITS.get(name)
     if pattern and "pattern" not in schema:
         schema["pattern"] = pattern
     elif pattern:

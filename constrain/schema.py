@@ -39,6 +39,10 @@ def enforceable(schema: Any, disjoint: Disjoint | None = None) -> Any:
     copy = json.loads(text)
     if not isinstance(copy, dict | bool):
         raise Refusal("", "", "a schema is an object or a boolean")
+    if copy is False:
+        raise Refusal("", "", "no value satisfies `false`")
+    if copy is True:
+        copy = {}
     _drop(copy, keywords.NOT_YET.get(keywords.draft(copy), frozenset()), 0)
     check(copy, "", 0)
     return rewritten(copy, disjoint)

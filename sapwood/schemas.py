@@ -44,16 +44,19 @@ class Verdict:
 class Checker:
     """Judges instances as the server would: token by token, through matcher and masks."""
 
-    __slots__ = ("_compiler", "_encode", "_eos_ids", "_row")
+    __slots__ = ("_compiler", "_eos_ids", "_row", "_tokenizer")
 
     def __init__(self, model: str | None = None) -> None:
         checkpoint = open_checkpoint(find_model(model))
         tokenizer = checkpoint.tokenizer
         vocabulary = checkpoint.vocabulary
-        self._encode = lambda text: tokenizer.encode(text, add_bos=False, control=False)
+        self._tokenizer = tokenizer
         self._eos_ids = sorted(vocabulary.eos_ids)
         self._compiler = Compiler(vocabulary, self._encode)
         self._row = np.zeros((vocabulary.size + 31) // 32, np.int32)
+
+    def _encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_bos=False, control=False)
 
     def verdict(self, name: str, schema: Any, tests: list[Mapping[str, Any]]) -> Verdict:
         """Compiles a schema and judges its instances."""
