@@ -101,8 +101,17 @@ _DATE = (
     r"([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
     rf"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_DAY})"
 )
-FORMAT_LIMITS: Mapping[str, str] = {"date": f"^{_DATE}$", "date-time": f"^{_DATE}[Tt ]"}
-"""What llguidance's rule for a format leaves out: it takes 29 February in every year."""
+_CLOCK = r"([0-9:]{6}[0-5][0-9]|23:59:60(\.[0-9]+)?([Zz]|[+-]00:00)$)"
+FORMAT_LIMITS: Mapping[str, str] = {
+    "date": f"^{_DATE}$",
+    "date-time": f"^{_DATE}[Tt ]{_CLOCK}",
+    "time": f"^{_CLOCK}",
+}
+"""What llguidance's rules for formats leave out.
+
+It takes 29 February in every year, and a second 60 in every minute. Leap seconds are taken only as
+UTC writes them.
+"""
 
 UNENFORCED: Mapping[str, str] = {
     "contains": "counting items that match is not enforced",

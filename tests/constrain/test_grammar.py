@@ -127,6 +127,8 @@ def test_formats() -> None:
     time = COMPILER.json_schema({"format": "date-time", "type": "string"})
     assert accepts(time, '"2000-02-29T10:00:00Z"')
     assert not accepts(time, '"1900-02-29T10:00:00Z"')
+    assert accepts(time, '"2016-12-31T23:59:60Z"')
+    assert not accepts(time, '"2016-12-31T22:59:60Z"')
     pointer = COMPILER.json_schema({"format": "json-pointer", "type": "string"})
     assert accepts(pointer, '"/a~0/b"')
     assert not accepts(pointer, '"a"')
