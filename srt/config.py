@@ -67,7 +67,9 @@ class ModelOptions:
     context_length: int | None = flag(
         None, "most tokens of a request, prompt and output; default: the model's own", low=1
     )
-    threads: int | None = flag(None, "CPU threads of the worker; default: one for each core", low=1)
+    threads: int | None = flag(
+        None, "CPU threads of the worker; default: one for each core", low=1, high=1024
+    )
     chat_template: str | None = flag(
         None, "a file with a Jinja chat template, in place of the model's own"
     )

@@ -116,6 +116,14 @@ class Core:
         replies, self._replies = self._replies, []
         return replies
 
+    def audit(self) -> str | None:
+        """What is wrong with who owns which page, if anything is; costs milliseconds."""
+        try:
+            self._scheduler.audit()
+        except AssertionError as error:
+            return str(error) or "an audit of the pages failed"
+        return None
+
     def stats(self) -> StepStats:
         """The state now."""
         return self._scheduler.stats()

@@ -54,6 +54,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         """
         for name, (low, high, low_open) in _RANGES.items():
             _check_range(name, getattr(self, name), low, high, low_open)
+        if self.max_tokens is not None and self.max_tokens < 0:
+            raise RequestError(
+                f"max_tokens is {self.max_tokens}; it must be 0 or more", param="max_tokens"
+            )
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise RequestError(
                 f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})",

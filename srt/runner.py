@@ -5,6 +5,7 @@ Shapes: T tokens of the step, S sampled positions, P scored positions, E hidden 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +72,7 @@ class ModelRunner:
         context = config.context(options.context_length)
         shape = (config.n_layers, config.n_kv_heads, config.head_dim)
         n_pages = pool_pages(cache, KVPool.token_bytes(*shape, dtype))
-        pool = KVPool(n_pages, cache.page_size, *shape, dtype, device)
+        pool = make_pool(n_pages, cache.page_size, shape, dtype, device)
         chosen = select(options.attention, device, pool, n_heads=config.n_heads)
         weights = load_weights(checkpoint.weights(), config, dtype, device)
         with torch.inference_mode():
@@ -216,6 +217,29 @@ def pick_device(asked: str) -> torch.device:
     if asked == "cuda" and not torch.cuda.is_available():
         raise LoadError("the device cuda was asked for, and torch finds no NVIDIA GPU")
     return torch.device(asked)
+
+
+def make_pool(
+    n_pages: int,
+    page_size: int,
+    shape: tuple[int, int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> KVPool:
+    """The pool for ``shape`` (layers, KV heads, head size); ``LoadError`` where memory is short.
+
+    On a CPU memory is handed out when it is first written, so it is compared with what there is:
+    a pool beyond that would be found out under load.
+    """
+    size = n_pages * page_size * KVPool.token_bytes(*shape, dtype)
+    wanted = f"a KV pool of {n_pages * page_size} tokens takes {size / 2**30:.1f} GiB"
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if device.type == "cpu" and size > there:
+        raise LoadError(f"{wanted}, and this machine has {there / 2**30:.1f} GiB of memory")
+    try:
+        return KVPool(n_pages, page_size, *shape, dtype, device)
+    except RuntimeError as error:
+        raise LoadError(f"{wanted}, which cannot be had: {error}") from error
 
 
 def pool_pages(cache: CacheConfig, token_bytes: int) -> int:

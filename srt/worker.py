@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,33 @@ import zmq
 
 from .channel import Receiver, Sender
 from .checkpoint import open_checkpoint
+from .log import Log
 from .messages import ToDetokenizer, ToWorker
 from .processes.lifeline import Lifeline, Start
+
+AUDIT_SECONDS = 60.0
+
+
+class IdleAudit:
+    """Looks now and then, when there is nothing to do, whether every page has one owner.
+
+    What it finds is a fault of the server's own: it is logged, and ends nobody's request.
+    """
+
+    def __init__(self, core: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._core = core
+        self._clock = clock
+        self._last = clock()
+        self._log = Log("worker")
+
+    def tend(self) -> None:
+        """Audits if it is time to and the core is idle."""
+        if self._core.busy or self._clock() - self._last < AUDIT_SECONDS:
+            return
+        self._last = self._clock()
+        fault = self._core.audit()
+        if fault is not None:
+            self._log.error("pages are miscounted", reason=fault)
 
 
 def run(start: Start, lifeline: Lifeline) -> None:
@@ -53,7 +79,9 @@ def serve(
 ) -> None:
     """Steps while there is work, and sleeps in ``poll`` while there is none. Does not return."""
     pulse = lifeline.pulse
+    audit = IdleAudit(core)
     while True:
+        audit.tend()
         messages = receiver.drain(0.0 if core.busy else None)
         pulse.begin()
         for message in messages:

@@ -73,6 +73,12 @@ def read_directory(folder: Path) -> dict[str, Weight]:
         return _read_shards(folder, index)
     single = folder / "model.safetensors"
     if single.is_file():
+        # Copies in another layout (consolidated.safetensors) go by other names.
+        surplus = [path.name for path in sorted(folder.glob("model-*.safetensors"))]
+        if surplus:
+            raise LoadError(
+                f"{folder} has model.safetensors and, in no index, {shortened(surplus)}"
+            )
         return read_safetensors(single)
     found = sorted(folder.glob("*.safetensors"))
     if len(found) == 1:

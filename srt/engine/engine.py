@@ -62,6 +62,7 @@ class Engine:
         template = ChatTemplate(sources, tokenizer)
         self._prompts = Prompts(self.model, tokenizer, template)
         runner = ModelRunner.load(model_options, cache, scheduler, checkpoint)
+        runner.warm_up()
         core = Core.of(runner, checkpoint, scheduler, self.model.context_length)
         detokenizer = Detokenizer(tokenizer.token_bytes, tokenizer.special_ids)
         self._loop = Loop(core, detokenizer)

@@ -107,7 +107,10 @@ class Intake:
             body.chat_template_kwargs,
         )
         prompt = Prompt(ids, params, checked_rid(body.rid))
-        prompt = fitted(prompt, self.model, body.truncate_prompt_tokens, "messages")
+        wanted = (
+            body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+        )
+        prompt = fitted(prompt, self.model, body.truncate_prompt_tokens, "messages", wanted)
         return self._prepared([prompt], body.cache_salt, body.priority)
 
     def completion(self, body: CompletionBody) -> Prepared:
@@ -124,7 +127,8 @@ class Intake:
         prompts = []
         for (ids, text), name in zip(pairs, names, strict=True):
             prompt = Prompt(ids, params, name, text)
-            prompt = fitted(prompt, self.model, body.truncate_prompt_tokens)
+            cut_to = body.truncate_prompt_tokens
+            prompt = fitted(prompt, self.model, cut_to, wanted=body.max_tokens)
             if text is None or len(prompt.ids) < len(ids):
                 shown = self.tokenizer.decode(prompt.ids) if body.echo else None
                 prompt = prompt._replace(text=shown)
@@ -144,9 +148,12 @@ class Intake:
         _check_choices(len(listed), resolved[0].n)
         pairs = self._read_prompts(listed, param)
         names, call_names = _rids(body.rid, len(pairs))
+        cut_to = body.truncate_prompt_tokens
+        given_params = _each(body.sampling_params, len(pairs), "sampling_params", NativeParams())
+        wanted = [params.max_new_tokens for params in given_params]
         prompts = [
-            fitted(Prompt(ids, params, name), self.model, body.truncate_prompt_tokens, param)
-            for (ids, _), params, name in zip(pairs, resolved, names, strict=True)
+            fitted(Prompt(ids, params, name), self.model, cut_to, param, budget)
+            for (ids, _), params, name, budget in zip(pairs, resolved, names, wanted, strict=True)
         ]
         return self._prepared(prompts, body.cache_salt, body.priority, call_names)
 

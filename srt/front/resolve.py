@@ -80,18 +80,23 @@ def native_params(
 
 
 def fitted(
-    prompt: Prompt, model: ModelInfo, truncate_to: int | None = None, param: str = "prompt"
+    prompt: Prompt,
+    model: ModelInfo,
+    truncate_to: int | None = None,
+    param: str = "prompt",
+    wanted: int | None = None,
 ) -> Prompt:
     """The prompt cut to ``truncate_to`` tokens, its end kept; ``max_tokens`` clipped to what fits.
 
-    ``truncate_to`` -1 cuts to what leaves room for ``max_tokens``. ``RequestError`` for an empty
+    ``truncate_to`` -1 cuts to what leaves room for ``wanted`` tokens, those that the request asked
+    for itself; for one where it is a default that says how many. ``RequestError`` for an empty
     prompt, or one that leaves no room in the context for the one token that was asked for.
     """
     ids, params = prompt.ids, prompt.params
     if not ids:
         raise RequestError("the prompt is empty", param=param)
     if truncate_to is not None:
-        ids = ids[-_kept(truncate_to, params.max_tokens, model.context_length) :]
+        ids = ids[-_kept(truncate_to, wanted, model.context_length) :]
     room = model.context_length - len(ids)
     if room < min(1, 1 if params.max_tokens is None else params.max_tokens):
         raise RequestError(

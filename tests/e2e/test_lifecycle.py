@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -151,8 +152,11 @@ def test_port_in_use_two_servers_and_open_sockets(start: Start, tiny_model: str)
         f"choose another with --port\n"
     )
     for server in (first, second):
+        taken = int(server.url.rpartition(":")[2])
         server.process.terminate()
         assert server.ended() == 0
+        with socket.create_server(("127.0.0.1", taken)):
+            pass  # the port is free again
 
 
 @pytest.mark.parametrize(

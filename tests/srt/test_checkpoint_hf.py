@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -360,4 +361,14 @@ def test_files_that_are_refused(write_hf: Write) -> None:
         open_checkpoint(folder)
     (folder / "config.json").unlink()
     with pytest.raises(LoadError, match=r"has no config\.json"):
+        open_checkpoint(folder)
+
+
+def test_weights_that_no_index_names_are_refused(write_hf: Callable[..., Path]) -> None:
+    """Nothing is skipped; a copy in another layout goes by another name."""
+    folder = write_hf()
+    shutil.copy(folder / "model.safetensors", folder / "consolidated.safetensors")
+    open_checkpoint(folder).weights()
+    shutil.copy(folder / "model.safetensors", folder / "model-00002-of-00002.safetensors")
+    with pytest.raises(LoadError, match="model-00002-of-00002"):
         open_checkpoint(folder)

@@ -159,6 +159,24 @@ def test_flush_while_busy_changes_nothing(prepare: str) -> None:
     assert stand.generate("again", [7] * 20, max_tokens=1).cached == 19
 
 
+def test_flush_between_a_step_and_its_commit_changes_nothing() -> None:
+    """C056: with a batch out and its only row aborted meanwhile, nothing runs, but a step does."""
+    stand = Stand()
+    stand.generate("warm-up", [7] * 20, max_tokens=1)
+    stand.submit("r", [5] * 20, **LONG)
+    scheduler = stand.core._scheduler
+    batch = scheduler.next_batch()
+    assert batch is not None
+    scheduler.abort("r")
+    before = stand.cache.n_evictable
+    assert not scheduler.flush()
+    assert stand.cache.n_evictable == before
+    stand.runner.forward(batch)
+    scheduler.commit(batch, stand.runner.sample(batch, None))
+    assert scheduler.flush()
+    assert stand.cache.n_free == stand.cache.n_total
+
+
 def test_flush_while_idle_empties_the_tree() -> None:
     """C056"""
     stand = Stand()

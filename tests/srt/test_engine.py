@@ -130,6 +130,8 @@ def test_scores_are_the_log_probabilities_of_the_continuation(engine: Engine) ->
 def test_what_is_wrong_is_said_where_it_was_asked(engine: Engine, folder: str) -> None:
     with pytest.raises(RequestError, match="temperature"):
         engine.generate("x", SamplingParams(temperature=9.0))
+    with pytest.raises(RequestError, match="max_tokens is -1"):
+        engine.generate("x", SamplingParams(max_tokens=-1))
     with pytest.raises(RequestError, match="512"):
         engine.generate([5] * 600, GREEDY)
     with pytest.raises(RequestError, match="-1"):

@@ -186,3 +186,22 @@ def test_the_pool_is_as_large_as_was_asked_for() -> None:
     assert pool_pages(CacheConfig(kv_memory=1.0, page_size=4), 2**20) == 256
     with pytest.raises(LoadError, match="no page"):
         pool_pages(CacheConfig(kv_tokens=10, page_size=16), 1024)
+
+
+def test_a_pool_beyond_the_memory_is_refused_with_both_numbers(checkpoint: Checkpoint) -> None:
+    with pytest.raises(LoadError, match=r"100000.0 GiB, .* GiB of memory"):
+        ModelRunner.load(
+            ModelOptions(dtype="float32", device="cpu"),
+            CacheConfig(kv_memory=100000.0),
+            SchedulerConfig(),
+            checkpoint,
+        )
+
+
+def test_an_audit_tells_what_is_wrong(checkpoint: Checkpoint) -> None:
+    """C045"""
+    core = core_of(checkpoint)
+    run(core, [ids_of(1, 20)], [GREEDY])
+    assert core.audit() is None
+    core._scheduler._cache._allocator.free(np.zeros(1, np.int32))
+    assert "owner" in (core.audit() or "")

@@ -29,9 +29,15 @@ def test_first_token_is_the_end() -> None:
     assert (result.ids, result.finish) == ([EOS], Finish("stop", EOS))
 
 
-def test_all_ends_of_sequence_count() -> None:
-    stand = scripted([5, 9, 7], eos=frozenset({EOS, 9}))
+def test_c093_all_ends_of_sequence_count() -> None:
+    """C093: the second of several ends the sample; ``ignore_eos`` covers all; with none, length."""
+    ends = frozenset({EOS, 9})
+    stand = scripted([5, 9, 7], eos=ends)
     assert stand.generate("r", [1, 2], max_tokens=9).finish == Finish("stop", 9)
+    both = scripted([5, 9, EOS, 7], eos=ends).generate("r", [1], max_tokens=4, ignore_eos=True)
+    assert (both.ids, both.finish) == ([5, 9, EOS, 7], Finish("length"))
+    none = scripted([5, 9, EOS], eos=frozenset()).generate("r", [1], max_tokens=3)
+    assert (none.ids, none.finish) == ([5, 9, EOS], Finish("length"))
 
 
 def test_ignored_end_of_sequence() -> None:

@@ -140,23 +140,22 @@ def test_trace_with_forced_push_backs(page_size: int) -> None:
     run_trace(page_size, requests=80)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("page_size", [1, 4, 16])
-def test_long_trace_with_forced_push_backs(page_size: int) -> None:
+@pytest.mark.parametrize(("page_size", "budget"), [(1, 64), (4, 48), (16, 24)])
+def test_long_trace_with_forced_push_backs(page_size: int, budget: int) -> None:
     """C045, in full."""
-    run_trace(page_size, requests=2000)
+    run_trace(page_size, requests=2000, budget=budget)
 
 
-def run_trace(page_size: int, requests: int) -> None:
+def run_trace(page_size: int, requests: int, budget: int = 64) -> None:
     stand = Stand(
         pages=544 // page_size,
         page_size=page_size,
         max_running=16,
-        max_batched_tokens=64,
+        max_batched_tokens=budget,
         reserve_tokens=2,
     )
     load = Load(stand, page_size, seed=page_size, prompt=300, output=40)
-    load.run(requests, abort_rate=0.05)
+    load.run(requests, abort_rate=0.1)
     load.check(40 / requests)
     assert stand.stats.pushed_back > requests / 40
     assert stand.stats.evicted_pages > 0

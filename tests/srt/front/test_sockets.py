@@ -291,6 +291,20 @@ def test_c064_same_rid_while_alive(slow):
         assert again.json()["meta_info"]["id"] == "r1"
 
 
+def test_c064_abort_while_the_second_is_refused(slow):
+    """C064: the abort reaches the one that lives, and another's rid that begins alike does not."""
+    first = raw_post(slow, "/generate", {"text": "x", "rid": "r1", "stream": True})
+    other = raw_post(slow, "/generate", {"text": "x", "rid": "r10", "stream": True})
+    eventually(lambda: len(slow.parts.worker.running) == 2)
+    again = httpx.post(f"{slow.url}/generate", json={"text": "y", "rid": "r1"})
+    assert again.status_code == 409
+    assert httpx.post(f"{slow.url}/abort_request", json={"rid": "r1"}).status_code == 200
+    eventually(lambda: len(slow.parts.worker.running) == 1)
+    first.close()
+    other.close()
+    eventually(lambda: quiet(slow))
+
+
 # C056: flush
 
 

@@ -478,6 +478,11 @@ def test_c067_truncation_cuts_the_start(parts, post):
     reply = complete(post, text, truncate_prompt_tokens=-1, max_tokens=10**6, echo=True).json()
     assert reply["usage"]["prompt_tokens"] == 1
     assert reply["choices"][0]["text"].startswith("bHello")
+    reply = complete(post, text, truncate_prompt_tokens=-1).json()
+    assert reply["usage"]["prompt_tokens"] == 127, "a default budget takes no room"
+    for length in (126, 127, 128, 129):
+        body = {"text": "c" * length, "truncate_prompt_tokens": -1}
+        assert post("/generate", body).json()["meta_info"]["prompt_tokens"] == min(length, 127)
     for bad in (0, -2):
         refused(complete(post, text, truncate_prompt_tokens=bad), "truncate_prompt_tokens")
     refused(complete(post, text, truncate_prompt_tokens=150), "prompt")
