@@ -76,9 +76,8 @@ def main() -> None:
 
 def _say(name: str, seconds: Sequence[float], unit: float) -> None:
     p50, p99 = np.percentile(seconds, [50, 99]) * unit
-    print(
-        f"{name:16} n={len(seconds):6}  p50={p50:9.2f}  p99={p99:9.2f}  max={max(seconds) * unit:9.2f}"
-    )
+    most = max(seconds) * unit
+    print(f"{name:16} n={len(seconds):6}  p50={p50:9.2f}  p99={p99:9.2f}  max={most:9.2f}")
 
 
 if __name__ == "__main__":
