@@ -12,6 +12,7 @@ from . import keywords
 from .exclusive import Disjoint, exclusive
 from .negation import InexpressibleError, negated
 from .pointer import target
+from .refusal import Refusal
 
 Schema = dict[str, Any]
 
@@ -40,6 +41,7 @@ class _Rewriter:
         self._seen[id(schema)] = schema
         schema.pop("x-guidance", None)  # the engine would take its options from users' schemas
         extra: list[Any] = []
+        _drop_idle(schema)
         _formats(schema)
         for rule in (_dependencies, _conditional, _negation, _names):
             rule(schema, self._root, extra)
@@ -71,11 +73,23 @@ class _Rewriter:
                     self.rewrite(each)
 
 
+def _drop_idle(schema: Schema) -> None:
+    """Drops keywords that, as they are used, say nothing."""
+    if schema.get("uniqueItems") is False:
+        del schema["uniqueItems"]
+    if "contains" not in schema:
+        schema.pop("minContains", None)
+        schema.pop("maxContains", None)
+
+
 def _formats(schema: Schema) -> None:
     """Drops names of formats that no draft defines; says others as patterns."""
     name = schema.get("format")
     if not isinstance(name, str):
         return
+    reason = keywords.fault("format", name, schema)
+    if reason:  # where only a reference leads: its place is not known here
+        raise Refusal("", "format", reason)
     if name not in keywords.ENGINE_FORMATS:
         del schema["format"]
     pattern = keywords.FORMAT_PATTERNS.get(name) or keywords.FORMAT_LIMITS.get(name)

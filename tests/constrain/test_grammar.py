@@ -135,6 +135,19 @@ def test_formats() -> None:
     assert accepts(COMPILER.json_schema({"format": "colour", "type": "string"}), '"x"')
 
 
+@pytest.mark.parametrize("part", [{"format": "regex"}, {"uniqueItems": True}, {"contains": {}}])
+def test_refused_where_only_a_reference_leads(part: Any) -> None:
+    schema = {"$ref": "#/x-parts/p", "x-parts": {"p": part}}
+    with pytest.raises(Refusal) as caught:
+        COMPILER.json_schema(schema)
+    assert next(iter(part)) in str(caught.value)
+
+
+def test_keywords_that_say_nothing() -> None:
+    schema = {"type": "array", "uniqueItems": False, "minContains": 2}
+    assert accepts(COMPILER.json_schema(schema), "[1, 1]")
+
+
 def test_a_schema_cannot_set_the_engine_s_options() -> None:
     """C015: separators are fixed."""
     schema = {"type": "array", "x-guidance": {"whitespace_flexible": True, "lenient": True}}
