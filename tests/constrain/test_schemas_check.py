@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,25 @@ import pytest
 
 from sapwood.cli import main
 
-MODEL = os.environ.get("SAPWOOD_TEST_MODEL", "")
 DATA = Path(os.environ.get("SAPWOOD_SCHEMAS", "../shared/schemas/maskbench-open.jsonl.gz"))
-needs_model = pytest.mark.skipif(not MODEL, reason="SAPWOOD_TEST_MODEL names no model")
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="SAPWOOD_SCHEMAS names no data")
 
 
-def check(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
-    code = main(["schemas", "check", str(file), "--json", "--model", MODEL])
-    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+Check = Callable[[Path], tuple[int, list[dict[str, Any]]]]
 
 
-@needs_model
-def test_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def check(default_model_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
+    """Runs the command on a file: its exit code, and the lines that it printed."""
+
+    def run(file: Path) -> tuple[int, list[dict[str, Any]]]:
+        code = main(["schemas", "check", str(file), "--json", "--model", str(default_model_path)])
+        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def test_lines(tmp_path: Path, check: Check) -> None:
     object_ = {"properties": {"b": {"type": "integer"}, "a": {}}, "required": ["b"]}
     entries = [
         {"id": "x", "schema": object_, "tests": [{"valid": True, "data": {"a": "é", "b": 1}}]},
@@ -34,7 +41,7 @@ def test_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     file = tmp_path / "some.jsonl"
     file.write_text("\n".join(map(json.dumps, entries)))
-    code, lines = check(file, capsys)
+    code, lines = check(file)
     assert code == 1
     assert lines[0] == {"id": "x", "outcome": "right"}
     assert (lines[1]["pointer"], lines[1]["keyword"]) == ("/items", "contains")
@@ -43,28 +50,26 @@ def test_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[4] == {"right": 1, "refused": 1, "wrongly_accepted": 1, "wrongly_rejected": 1}
 
 
-@needs_model
-def test_one_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_schema(tmp_path: Path, check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "one.json"
     file.write_text('{"type": "object"}')
-    assert check(file, capsys)[0] == 0
+    assert check(file)[0] == 0
     file.write_text('{"uniqueItems": true}')
-    assert check(file, capsys)[0] == 1
+    assert check(file)[0] == 1
     file.write_text("{")
     assert main(["schemas", "check", str(file)]) == 1
     assert "not JSON" in capsys.readouterr().err
 
 
-@needs_model
 @needs_data
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
-def test_open_data(every: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_data(every: int, tmp_path: Path, check: Check) -> None:
     """No invalid instance is accepted; the shares hold what has been reached."""
     with gzip.open(DATA, "rt") as file:
         lines = sorted(file)[::every]
     part = tmp_path / "part.jsonl"
     part.write_text("".join(lines))
-    totals = check(part, capsys)[1][-1]
+    totals = check(part)[1][-1]
     print(totals)
     assert totals["wrongly_accepted"] == 0
     assert totals["wrongly_rejected"] <= 0.01 * len(lines)

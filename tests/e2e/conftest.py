@@ -21,7 +21,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from sapwood.constrain.vocabulary import char_of_byte
-from sapwood.srt.checkpoint import find_model
 
 PATIENCE = 60.0
 """Seconds after which a test gives up."""
@@ -158,11 +157,10 @@ def start() -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def server(default_model_path: Path) -> Iterator[Server]:
     """One server of the default model, for all tests that leave it as it was."""
-    model = os.environ.get("SAPWOOD_TEST_MODEL") or str(find_model(None))
     with _starting() as begin:
-        live = begin(model, "--port", "0", "--kv-tokens", "30000")
+        live = begin(str(default_model_path), "--port", "0", "--kv-tokens", "30000")
         yield live.ready()
         live.process.terminate()
         assert live.ended() == 0

@@ -1,9 +1,8 @@
-"""Models for tests: the real one, and builders of tiny ones."""
+"""Builders of tiny models."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from sapwood.constrain.vocabulary import char_of_byte
-from sapwood.srt.checkpoint import Checkpoint, find_model, open_checkpoint
 
 Tensors = dict[str, np.ndarray]
-
-
-@pytest.fixture(scope="session")
-def default_model_path() -> Path:
-    """The default model's file: ``$SAPWOOD_TEST_MODEL``, or wherever the server would find it."""
-    told = os.environ.get("SAPWOOD_TEST_MODEL")
-    return Path(told) if told else find_model(None)
-
-
-@pytest.fixture(scope="session")
-def default_checkpoint(default_model_path: Path) -> Checkpoint:
-    """The default model, opened."""
-    return open_checkpoint(default_model_path)
 
 
 @pytest.fixture(scope="session")
