@@ -12,7 +12,7 @@ POOL = 1024
 @pytest.mark.parametrize("max_tokens", [0, 1, 16, None, 1000])
 def test_every_length_is_answered_or_refused_and_blocks_nobody(max_tokens: int | None) -> None:
     """C053: around the size of the pool, alone and with the context twice as long."""
-    for length in (960, 1007, 1008, 1009, 1010, 1023, 1024, 1025, 1026, 1100):
+    for length in range(960, 1101):
         stand = Stand(pages=POOL // 16, page_size=16, context=2048)
         stand.submit("large", [1] * length, max_tokens=max_tokens, ignore_eos=True)
         stand.submit("small", [2] * 10, max_tokens=4, ignore_eos=True)

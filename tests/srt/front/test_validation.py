@@ -466,6 +466,15 @@ def test_c067_chat(post):
     long = [{"role": "user", "content": "x" * 1000}]
     error = refused(post(CHAT, {"messages": long}), "messages", code="context_length_exceeded")
     assert "128" in error["message"]
+    empty = post("/tokenize", {"messages": [{"role": "user", "content": ""}]}).json()["count"]
+    for length in (126, 127, 128, 129):
+        messages = [{"role": "user", "content": "x" * (length - empty)}]
+        response = post(CHAT, {"messages": messages, "ignore_eos": True})
+        assert response.status_code == (200 if length < 128 else 400)
+        if length < 128:
+            assert response.json()["usage"]["prompt_tokens"] == length
+        cut = post(CHAT, {"messages": messages, "truncate_prompt_tokens": -1}).json()
+        assert cut["usage"]["prompt_tokens"] == min(length, 127)
 
 
 def test_c067_truncation_cuts_the_start(parts, post):
