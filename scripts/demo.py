@@ -158,16 +158,20 @@ def print_table(rows: list[Figures]) -> None:
         )
 
 
-def start_server(flags: list[str]) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    """Starts a server; returns it with what it says of itself once it serves."""
+def start_server(flags: list[str]) -> subprocess.Popen[str]:
+    """Starts a server that logs JSON."""
     command = [sys.executable, "-m", "sapwood", "serve", "--log-format", "json", *flags]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def serving(server: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a server says of itself once it serves; ends the demonstration where it does not."""
     assert server.stderr is not None
     for line in server.stderr:
         entry = _heard(line)
         if entry.get("event") == "serving":
             threading.Thread(target=_listen, args=(server.stderr,), daemon=True).start()
-            return server, entry
+            return entry
     raise SystemExit(server.wait() or 1)
 
 
@@ -196,8 +200,9 @@ def main() -> int:
     path = find_model(None)
     print(f"== starting the server with {path.name}", flush=True)
     port = ["--port", "30000" if given.keep else "0"]
-    server, about = start_server([*port, *flags])
+    server = start_server([*port, *flags])
     try:
+        about = serving(server)
         known = ("model", "dtype", "attention", "kv_tokens", "threads")
         shown = ", ".join(f"{name} {about[name]}" for name in known if name in about)
         print(f"== serving at {about['url']} after {about['seconds']} s ({shown})")
