@@ -130,7 +130,7 @@ _RANGES: dict[str, tuple[float, float, bool]] = {
     "top_p": (0.0, 1.0, True),
     "top_k": (0, 2**31 - 1, False),
     "min_p": (0.0, 1.0, False),
-    "repetition_penalty": (0.0, 2.0, True),
+    "repetition_penalty": (0.01, 2.0, False),
     "presence_penalty": (-2.0, 2.0, False),
     "frequency_penalty": (-2.0, 2.0, False),
     "prompt_logprobs_top": (0, MAX_TOP_LOGPROBS, False),
