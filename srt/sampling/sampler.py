@@ -24,6 +24,10 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.int32]
 
 
+COLDEST = 1e-6
+"""Temperatures below this are this: in float32 they would be 0, and 0 / 0 is no number."""
+
+
 class Draw(NamedTuple):
     """What one row needs: who draws, the tokens so far, and which ids may not be drawn.
 
@@ -97,7 +101,7 @@ class Sampler:
         if not random:
             return
         chosen_SV = copy_SV if len(random) == len(rows) else copy_SV[random]
-        heat = [draws[rows[i]].params.temperature for i in random]
+        heat = [max(draws[rows[i]].params.temperature, COLDEST) for i in random]
         # Less the maximum first: a tiny temperature must not make infinities.
         chosen_SV -= torch.tensor(best)[:, None]
         chosen_SV /= torch.tensor(heat)[:, None]

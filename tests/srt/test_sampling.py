@@ -184,6 +184,13 @@ def test_rows_that_pad_the_embedding_are_never_drawn(sampler: Sampler) -> None:
         assert ids[0] < VOCAB
 
 
+@pytest.mark.parametrize("temperature", [1e-320, 1e-40, 1e-6])
+def test_tiny_temperatures_are_greedy(sampler: Sampler, temperature: float) -> None:
+    logits = np.zeros(VOCAB, np.float32)
+    logits[40] = 1.0
+    assert sample_one(sampler, logits, drawing(SamplingParams(temperature=temperature))) == 40
+
+
 def test_greedy_ties_go_to_the_lowest_id(sampler: Sampler) -> None:
     logits = np.zeros(VOCAB, np.float32)
     logits[[40, 90]] = 1.0
