@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sapwood.radix import Lease, RadixTree
+from sapwood.radix import Lease, RadixTree, shared_runs
 
 HEADER, TAIL, HEADERS = 1400, 100, 50
+ROWS = 64
 
 
 class Filled:
@@ -64,19 +65,23 @@ def row(nodes: int) -> str:
     match = median(lambda: tree.match(b"", next(prompts)))
     leases: list[Lease] = []
     insert = median(lambda: leases.append(filled.put(next(prompts))))
+    groups = median(lambda: shared_runs(leases[:ROWS], 64))
     one = np.array([7], np.int32)
     grow = median(lambda: tree.extend(leases[0], one, one), 3000)
     for lease in leases:
         tree.release(lease)
     evict = {n: median(lambda n=n: tree.evict(n), 50) for n in (1, 100)}  # type: ignore[misc]
-    cells = [match, insert, grow, evict[1], evict[100]]
+    cells = [match, insert, grow, groups, evict[1], evict[100]]
     return " | ".join([f"| {nodes:,}", *(f"{value:.1f}" for value in cells)]) + " |"
 
 
 def main() -> None:
     """Prints the table."""
-    print("| nodes | match | lease + insert | grow by a token | evict 1 page | evict 100 |")
-    print("|---|---|---|---|---|---|")
+    print(
+        f"| nodes | match | lease + insert | grow by a token | groups of {ROWS} rows "
+        "| evict 1 page | evict 100 |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for nodes in (1_000, 10_000, 100_000):
         print(row(nodes), flush=True)
 

@@ -14,7 +14,8 @@ class Node:
     """``length`` tokens from absolute position ``start``, in ``length / page_size`` pages.
 
     ``leases`` counts the leases whose path passes through or ends here, so that a node with none
-    has only children with none. The arrays may be longer than what is in use.
+    has only children with none. ``priority`` and ``pinned_until`` are an ``EvictionPolicy``'s. The
+    arrays may be longer than what is in use.
     """
 
     __slots__ = (
@@ -29,6 +30,8 @@ class Node:
         "length",
         "n_pages",
         "parent",
+        "pinned_until",
+        "priority",
         "start",
         "ticket",
     )
@@ -47,6 +50,8 @@ class Node:
         self.leases = 0
         self.last_used = 0
         self.hits = 0
+        self.priority = 0
+        self.pinned_until = 0
         self.ticket = 0
         self.alive = True
 
@@ -84,6 +89,7 @@ class Node:
         upper.leases = self.leases
         upper.last_used = self.last_used
         upper.hits = self.hits
+        upper.priority, upper.pinned_until = self.priority, self.pinned_until
         self._tokens, self._pages = self.tokens[at:], self.pages[page:]
         self.length -= at
         self.n_pages -= page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,9 @@ class RadixTree:
     """Maps token sequences to page numbers, a root for each namespace.
 
     ``match`` is a pure read; a node is split when a lease is taken or a tail inserted. ``match``,
-    ``lease`` and ``extend`` cost by the length of the sequence, ``evict`` by what it frees, and
-    nothing by the size of the tree. Lengths are multiples of ``page_size``.
+    ``lease`` and ``extend`` cost by the length of the sequence, ``evict`` by what it frees (times
+    the logarithm of the number of leaves), and nothing by the size of the tree. Lengths are
+    multiples of ``page_size``.
     """
 
     def __init__(self, page_size: int = 1, policy: EvictionPolicy | None = None) -> None:
@@ -57,8 +58,10 @@ class RadixTree:
         self._policy = LeastRecentlyUsed() if policy is None else policy
         self._roots: dict[bytes, Node] = {}
         self._clock = itertools.count(1)
+        self._tickets = itertools.count(1)
         self._names: dict[Node, bytes] = {}
-        self._heap: list[tuple[tuple[int, ...], int, Node]] = []
+        # (*rank, ticket, node), flat: a heap of nested tuples takes half as long again.
+        self._heap: list[tuple[Any, ...]] = []
         self.total = 0
         """Pages in the tree."""
         self.evictable = 0
@@ -106,25 +109,41 @@ class RadixTree:
         """Lets go of the path; what nobody else holds becomes evictable."""
         last, lease.node = lease.node, None
         assert last is not None, "a lease is released once"
+        now = next(self._clock)
         for node in _path(last):
             node.leases -= 1
+            node.last_used = now  # it was in use until now, however long ago it was leased
             if node.leases == 0:
                 self.evictable += node.n_pages
         self._settle(last)
+
+    def favour(self, lease: Lease, *, priority: int = 0, uses: int = 0) -> None:
+        """Raises what a policy sees of the lease's path, never lowers it.
+
+        To a ``priority``, and pinned for the tree's next ``uses``. Nodes that an ``extend`` adds
+        later are not favoured: call it last before the release.
+        """
+        assert lease.node is not None, "the lease has been released"
+        until = next(self._clock) + uses
+        for node in _path(lease.node):
+            node.priority = max(node.priority, priority)
+            if uses:
+                node.pinned_until = max(node.pinned_until, until)
 
     def evict(self, n_pages: int) -> Ints:
         """Takes up to ``n_pages`` unleased pages out, ends of leaves first; returns them."""
         freed: list[Ints] = []
         missing = n_pages
         while missing > 0 and self._heap:
-            rank, ticket, node = heapq.heappop(self._heap)
-            if not _is_current(node, ticket):
+            entry = heapq.heappop(self._heap)
+            if not _is_current(entry):
                 continue
+            node: Node = entry[-1]
             taken = node.cut(min(missing, node.n_pages), self.page_size)
             freed.append(taken)
             missing -= len(taken)
             if node.n_pages:
-                heapq.heappush(self._heap, (rank, ticket, node))
+                heapq.heappush(self._heap, entry)
             else:
                 self._remove(node)
         gone = np.concatenate(freed) if freed else _NO_PAGES
@@ -210,10 +229,10 @@ class RadixTree:
         if node.parent is None:
             del self._roots[self._names.pop(node)]
             return
-        node.ticket = next(self._clock)
-        heapq.heappush(self._heap, (self._policy.rank(node), node.ticket, node))
+        node.ticket = next(self._tickets)
+        heapq.heappush(self._heap, (*self._policy.rank(node), node.ticket, node))
         if len(self._heap) > 64 + 4 * self.total:
-            self._heap = [entry for entry in self._heap if _is_current(entry[2], entry[1])]
+            self._heap = [entry for entry in self._heap if _is_current(entry)]
             heapq.heapify(self._heap)
 
     def _remove(self, node: Node) -> None:
@@ -262,19 +281,25 @@ def shared_runs(leases: Sequence[Lease], shortest: int = 1) -> list[SharedRun]:
     """Which positions two or more leases have in common, from their paths.
 
     Nodes that follow each other with the same leases are one run; runs shorter than ``shortest``
-    tokens are left out.
+    tokens are left out. Costs by the nodes on the paths, however many others hang from them.
     """
     through: dict[Node, list[int]] = {}
     for index, lease in enumerate(leases):
         if lease.node is not None:
             for node in _path(lease.node):
-                if node.parent is not None:
+                if node.leases > 1 and node.parent is not None:
                     through.setdefault(node, []).append(index)
     shared = {node: rows for node, rows in through.items() if len(rows) > 1}
+    # A node's leases are among its parent's, so as many are the same ones.
+    goes_on = {
+        above
+        for node, rows in shared.items()
+        if (above := node.parent) is not None and len(shared.get(above, ())) == len(rows)
+    }
     runs = []
     for node, rows in shared.items():
-        if any(len(shared.get(child, ())) == len(rows) for child in node.children.values()):
-            continue  # the run goes on below
+        if node in goes_on:
+            continue
         top = node
         while (above := top.parent) is not None and len(shared.get(above, ())) == len(rows):
             top = above
@@ -292,5 +317,7 @@ def _path(node: Node) -> Iterator[Node]:
         node = node.parent
 
 
-def _is_current(node: Node, ticket: int) -> bool:
+def _is_current(entry: tuple[Any, ...]) -> bool:
+    ticket: int = entry[-2]
+    node: Node = entry[-1]
     return node.alive and node.ticket == ticket and not node.leases and not node.children

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .allocator import Pages
+
 
 class KVPool:
     """K and V of all layers, a slot for each token: page ``p`` has slots ``[p * size, ...)``.
@@ -45,3 +47,9 @@ class KVPool:
     def poison(self, slots: Tensor) -> None:
         """Makes slots unfit to read (NaN): for tests that look for reads of freed pages."""
         self._kv[:, :, slots] = torch.nan
+
+    def poison_pages(self, pages: Pages) -> None:
+        """``poison`` for whole pages: a ``PageAllocator``'s ``on_free``."""
+        size = self.page_size
+        first = torch.from_numpy(pages.astype("int64")) * size
+        self.poison((first[:, None] + torch.arange(size)).flatten())

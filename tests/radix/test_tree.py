@@ -15,7 +15,9 @@ from sapwood.radix import (
     Lease,
     LeastFrequentlyUsed,
     LeastRecentlyUsed,
+    LowestPriority,
     RadixTree,
+    SharedRun,
     shared_runs,
 )
 
@@ -31,7 +33,7 @@ class Model(RuleBasedStateMachine):
 
     @initialize(
         page_size=st.sampled_from([1, 4, 16]),
-        policy=st.sampled_from([LeastRecentlyUsed(), LeastFrequentlyUsed()]),
+        policy=st.sampled_from([LeastRecentlyUsed(), LeastFrequentlyUsed(), LowestPriority()]),
     )
     def start(self, page_size: int, policy: EvictionPolicy) -> None:
         self.size = page_size
@@ -82,6 +84,12 @@ class Model(RuleBasedStateMachine):
         self.leases[index] = (lease, space, whole)
 
     @precondition(lambda self: self.leases)
+    @rule(data=st.data(), priority=st.integers(-1, 2), uses=st.sampled_from([0, 3, 1000]))
+    def favour(self, data: st.DataObject, priority: int, uses: int) -> None:
+        lease, _, _ = data.draw(st.sampled_from(self.leases))
+        self.tree.favour(lease, priority=priority, uses=uses)
+
+    @precondition(lambda self: self.leases)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         lease, _, _ = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1)))
@@ -107,6 +115,29 @@ class Model(RuleBasedStateMachine):
                 for end in range(self.size, len(tokens) + 1, self.size)
             }
             assert self.tree.held == len(held)
+
+    @invariant()
+    def runs(self) -> None:
+        if hasattr(self, "tree"):
+            tables = [self.tree.pages_of(lease).tolist() for lease, _, _ in self.leases]
+            found = shared_runs([lease for lease, _, _ in self.leases])
+            assert sorted(found) == sorted(runs_of(tables, self.size))
+
+
+def runs_of(tables: list[list[int]], page_size: int) -> list[SharedRun]:
+    """The plain way: who has each page, then neighbours with the same owners joined."""
+    owners: dict[tuple[int, int], list[int]] = {}  # (place, page) -> rows
+    for row, pages in enumerate(tables):
+        for place, page in enumerate(pages):
+            owners.setdefault((place, page), []).append(row)
+    places: dict[tuple[int, ...], list[int]] = {}  # the same rows share neighbouring places only
+    for (place, _), rows in owners.items():
+        if len(rows) > 1:
+            places.setdefault(tuple(rows), []).append(place)
+    return [
+        SharedRun(rows, min(at) * page_size, (max(at) + 1) * page_size)
+        for rows, at in places.items()
+    ]
 
 
 TestModel = Model.TestCase
@@ -194,6 +225,74 @@ def test_the_longest_unused_goes_first() -> None:
         tree.release(filled(tree, [i, i, i], 10 * i))
     tree.release(tree.lease(b"", ints([0, 0, 0])))
     assert tree.evict(3).tolist() == [10, 11, 12]
+
+
+def test_a_use_lasts_until_the_release() -> None:
+    tree = RadixTree()
+    long = filled(tree, [1, 1, 1])
+    tree.release(filled(tree, [2, 2, 2], 10))  # began later, ended earlier
+    tree.release(long)
+    assert tree.evict(3).tolist() == [10, 11, 12]
+
+
+def test_only_the_end_of_a_leaf_goes_where_that_is_enough() -> None:
+    tree = RadixTree(4)
+    tree.release(filled(tree, range(16)))
+    assert tree.evict(1).tolist() == [3]
+    assert tree.match(b"", ints(range(16))).length == 12
+    again = filled(tree, range(16), 10)  # and what is missing can be put back
+    assert tree.pages_of(again).tolist() == [0, 1, 2, 10]
+    tree.audit([again])
+
+
+@pytest.mark.parametrize("policy", [LeastRecentlyUsed(), LowestPriority()])
+def test_a_pin_runs_out(policy: EvictionPolicy) -> None:
+    tree = RadixTree(policy=policy)
+
+    def put(start: int) -> None:
+        tree.release(filled(tree, [start], start))
+
+    pinned = filled(tree, [0], 0)
+    tree.favour(pinned, uses=9)
+    tree.release(pinned)
+    put(1)  # three uses: leased, extended, released
+    put(2)
+    assert tree.evict(1).tolist() == [1]
+    put(3)
+    put(4)  # after the pin
+    assert tree.evict(2).tolist() == [2, 0]
+    assert tree.evict(9).tolist() == [3, 4]
+
+
+def test_a_pin_keeps_nothing_from_whoever_needs_all() -> None:
+    tree = RadixTree()
+    pinned = filled(tree, range(4))
+    tree.favour(pinned, uses=1000)
+    tree.release(pinned)
+    assert tree.evictable == 4
+    assert len(tree.evict(4)) == 4
+
+
+def test_low_priority_goes_first_where_that_is_the_policy() -> None:
+    tree = RadixTree(policy=LowestPriority())
+    for i, priority in enumerate((2, 0, 1, 0)):
+        lease = filled(tree, [i], i)
+        tree.favour(lease, priority=priority)
+        tree.favour(lease, priority=-1)  # does not lower it
+        tree.release(lease)
+    assert tree.evict(4).tolist() == [1, 3, 2, 0]
+
+
+def test_both_halves_of_a_split_keep_their_favour() -> None:
+    tree = RadixTree(policy=LowestPriority())
+    lease = filled(tree, [1, 1, 1, 1])
+    tree.favour(lease, priority=1)
+    tree.release(lease)
+    tree.release(tree.lease(b"", ints([1, 1])))  # splits
+    tree.release(filled(tree, [2], 20))
+    assert tree.evict(3).tolist() == [20, 2, 3]
+    tree.release(filled(tree, [3], 30))  # used last, but not favoured
+    assert tree.evict(9).tolist() == [30, 0, 1]
 
 
 def test_the_least_used_goes_first_where_that_is_the_policy() -> None:

@@ -67,8 +67,8 @@ def test_c045_every_page_has_one_owner(seed: int, page_size: int) -> None:
     assert cache.n_free == cache.n_total
 
 
-@pytest.mark.parametrize("page_size", [1, 4])
-@pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("page_size", [1, 4, 16])
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33])
 def test_c047_the_last_token_is_never_matched(length: int, page_size: int) -> None:
     """C047"""
     cache = cache_of(64, page_size)
@@ -127,3 +127,54 @@ def test_an_audit_finds_a_page_with_two_owners() -> None:
     hold.pages[0] = hold.pages[1]
     with pytest.raises(AssertionError, match="no owner, or two"):
         cache.audit([hold])
+
+
+def test_an_audit_finds_a_page_freed_twice() -> None:
+    allocator = PageAllocator(4)
+    cache = PrefixCache(RadixTree(), allocator)
+    page = allocator.allocate(2)[:1]
+    allocator.free(page)
+    allocator.free(page)
+    with pytest.raises(AssertionError, match="no owner, or two"):
+        cache.audit([])
+
+
+def test_an_audit_finds_a_page_that_nobody_owns() -> None:
+    cache = cache_of(8)
+    hold = cache.open(b"", ints([1, 2]), 2)
+    assert cache.grow(hold, 2)
+    with pytest.raises(AssertionError, match="no owner, or two"):
+        cache.audit([])
+
+
+def test_namespaces_share_no_page() -> None:
+    cache = cache_of(20)
+    holds = [cache.open(space, ints([1, 2, 3]), 3) for space in (b"a", b"b")]
+    for hold in holds:
+        assert cache.grow(hold, 3)
+        cache.commit(hold, ints([1, 2, 3]), 3)
+    assert not set(holds[0].pages.tolist()) & set(holds[1].pages.tolist())
+    assert cache.groups(holds, 1) == []
+    assert cache.cached_length(b"c", ints([1, 2, 3]), 3) == 0
+    cache.audit(holds)
+
+
+def test_whoever_asks_sees_each_page_as_it_is_given_back() -> None:
+    seen: list[list[int]] = []
+    cache = PrefixCache(
+        RadixTree(4), PageAllocator(8, on_free=lambda pages: seen.append(pages.tolist()))
+    )
+    tokens = ints(list(range(12)))
+    first, second = (cache.open(b"", tokens, 12) for _ in range(2))
+    for hold in (first, second):
+        assert cache.grow(hold, 12)
+    cache.commit(first, tokens, 8)
+    cache.commit(second, tokens, 8)
+    assert seen == [[3, 4]]  # the second came too late with them
+    cache.shrink(first, 8)
+    assert seen[1:] == [[2]]
+    cache.close(second)
+    assert seen[2:] == [[5]]
+    cache.close(first)
+    cache.flush()
+    assert sorted(page for pages in seen for page in pages) == [0, 1, 2, 3, 4, 5]
