@@ -7,6 +7,7 @@ becomes the flag ``--max-running``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -39,6 +40,9 @@ def check(part: Any) -> None:
         if "choices" in meta and value not in meta["choices"]:
             raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(meta['choices'])}")
         low, high = meta.get("low"), meta.get("high")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (low is not None or high is not None) and not (number and math.isfinite(value)):
+            raise UsageError(f"{name} is {value!r}; it must be a finite number")
         # Written so that NaN fails.
         if low is not None and not value >= low:
             raise UsageError(f"{name} is {value}; it must be {low} or more")

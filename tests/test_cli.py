@@ -89,7 +89,9 @@ def test_bad_flag_is_one_line(
     [
         (["--port", "70000"], "sapwood: --port is 70000; it must be 65535 or less"),
         (["--max-running", "0"], "sapwood: --max-running is 0; it must be 1 or more"),
-        (["--kv-memory", "nan"], "sapwood: --kv-memory is nan; it must be 0.001 or more"),
+        (["--kv-memory", "nan"], "sapwood: --kv-memory is nan; it must be a finite number"),
+        (["--kv-memory", "inf"], "sapwood: --kv-memory is inf; it must be a finite number"),
+        (["--stall-seconds", "inf"], "sapwood: --stall-seconds is inf; it must be a finite number"),
     ],
 )
 def test_value_outside_its_range(

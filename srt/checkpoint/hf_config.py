@@ -78,7 +78,10 @@ def _head_dim(kind: str, hidden: int, n_heads: int) -> int | None:
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
-    for name in config.get("architectures") or ():
+    names = config.get("architectures") or []
+    if not isinstance(names, list):
+        raise LoadError(f"config.json: architectures is {names!r}; it must be a list of names")
+    for name in names:
         if name not in _CLASSES:
             raise LoadError(
                 f"architecture {name} is not supported; supported are {', '.join(sorted(_CLASSES))}"

@@ -372,3 +372,11 @@ def test_weights_that_no_index_names_are_refused(write_hf: Callable[..., Path]) 
     shutil.copy(folder / "model.safetensors", folder / "model-00002-of-00002.safetensors")
     with pytest.raises(LoadError, match="model-00002-of-00002"):
         open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("wrong", [5, -1, 1.5, True, "LlamaForCausalLM"])
+def test_architectures_that_are_no_list_are_refused(
+    wrong: Any, write_hf: Callable[..., Path]
+) -> None:
+    with pytest.raises(LoadError, match="architectures"):
+        open_checkpoint(write_hf({"architectures": wrong}))

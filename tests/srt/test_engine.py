@@ -146,6 +146,9 @@ def test_what_is_wrong_is_said_where_it_was_asked(engine: Engine, folder: str) -
         Engine(folder, page_sise=4)
     with pytest.raises(UsageError, match="page-size"):
         Engine(folder, page_size=0)
+    for wrong in ("x", float("inf")):
+        with pytest.raises(UsageError, match="kv-memory"):
+            Engine(folder, kv_memory=wrong)
     with pytest.raises(LoadError, match="nowhere"):
         Engine("/nowhere/model.gguf")
 

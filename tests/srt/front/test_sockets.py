@@ -13,6 +13,7 @@ import httpx
 import openai
 import pytest
 
+from sapwood.srt.front import http_server
 from tests.fakes.scripted_worker import Script
 
 HI = [{"role": "user", "content": "hi"}]
@@ -326,6 +327,41 @@ def test_too_large_a_body_over_a_socket(start):
     connection.sendall(b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
     assert connection.recv(100).startswith(b"HTTP/1.1 413")
     connection.close()
+
+
+def test_headers_without_end_are_refused(running):
+    connection = socket.create_connection(("127.0.0.1", running.port))
+    connection.settimeout(10)
+    connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
+    with contextlib.suppress(ConnectionError):
+        for _ in range(4096):  # 64 MiB, if nobody stops it
+            connection.sendall(b"a" * 16384)
+        pytest.fail("all of it was taken")
+    connection.close()
+    assert httpx.get(f"{running.url}/health").status_code == 200
+
+
+def test_headers_a_little_too_long_are_told_so(running):
+    connection = socket.create_connection(("127.0.0.1", running.port))
+    connection.settimeout(10)
+    connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
+    for _ in range(66):  # the last one is too much
+        connection.sendall(b"X: " + b"a" * 1000 + b"\r\n")
+        time.sleep(0.002)
+    assert connection.recv(100).startswith(b"HTTP/1.1 431")
+    connection.close()
+
+
+def test_headers_that_do_not_come(running, monkeypatch):
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", running.port)) as connection:
+        connection.settimeout(10)
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHo")
+        assert connection.recv(100).startswith(b"HTTP/1.1 408")
+    with httpx.Client(base_url=running.url) as client:  # one that is complete is left alone
+        for _ in range(3):
+            assert client.get("/health").status_code == 200
+            time.sleep(0.3)
 
 
 def test_a_body_that_does_not_come(start):
