@@ -13,6 +13,8 @@ ContentForm = Literal["string", "parts"]
 """What a template takes as a message's ``content``."""
 
 _OTHER_MEDIA = ("image_url", "image", "input_audio", "audio", "video_url", "video", "file")
+_PART_FIELDS = ("type", "annotations", "cache_control")
+"""Of text parts; the last two are other servers' and have no meaning here."""
 
 
 def normalized(
@@ -73,6 +75,12 @@ def _part_text(part: Any, path: str) -> str:
         )
     if kind not in ("text", "refusal"):
         raise RequestError(f"{path} is of the unknown type {kind!r}", param=f"{path}.type")
+    for name in part:
+        if name not in (kind, *_PART_FIELDS):
+            raise RequestError(
+                f"{path} has the unknown field {name!r}; a part of type {kind!r} has {kind!r}",
+                param=f"{path}.{name}",
+            )
     text = part.get(kind)
     if not isinstance(text, str):
         raise RequestError(f"{path}.{kind} must be a string", param=f"{path}.{kind}")

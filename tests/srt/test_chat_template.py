@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood.srt.chat_template import ChatTemplate
+from sapwood.srt.chat_template.content import normalized
 from sapwood.srt.checkpoint import Checkpoint
 from sapwood.srt.errors import LoadError, RequestError
 from sapwood.srt.tokenizer import Tokenizer
@@ -438,3 +439,14 @@ def test_what_templates_for_transformers_use(make: Make) -> None:
     )
     text = make(source).render([user("a"), user("b")], documents=[{"title": "T"}])
     assert text == 'a4{\n "é": "<"\n}T'
+
+
+def test_unknown_fields_of_parts_are_refused_by_name() -> None:
+    part = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+    made = normalized([{"role": "user", "content": [part]}], lambda role, listed: "string")
+    assert made[0]["content"] == "a"
+    with pytest.raises(RequestError, match="bogus") as caught:
+        normalized(
+            [{"role": "user", "content": [{**part, "bogus": 1}]}], lambda role, listed: "string"
+        )
+    assert caught.value.param == "messages[0].content[0].bogus"
