@@ -167,7 +167,10 @@ class Lifeline:
                 self._waiting.append(order)
 
     def _receive(self) -> ToChild:
-        packet = self._connection.recv(PACKET)
+        try:
+            packet = self._connection.recv(PACKET)
+        except OSError:  # a reset: the parent was killed with beats of ours still unread
+            packet = b""
         if not packet:
             self._orphaned()
         return self._decoder.decode(packet)
