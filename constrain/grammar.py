@@ -10,9 +10,10 @@ import llguidance
 import numpy as np
 
 from .exclusive import Disjoint, wrapped
-from .matcher import MaskRow, mask_words
+from .matcher import MaskRow, Verdict, mask_words
 from .refusal import Refusal
 from .schema import enforceable, first_use
+from .spec import Warning
 from .vocabulary import Vocabulary
 
 Encode = Callable[[str], Sequence[int]]
@@ -123,6 +124,16 @@ class CompiledGrammar:
         self._eos_ids = tuple(eos_ids)
         self._words = words
 
+    @property
+    def engine(self) -> str:
+        """The engine's name."""
+        return "llguidance"
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """Nothing is dropped."""
+        return ()
+
     def matcher(self) -> GrammarMatcher:
         """A matcher at the start of the output."""
         return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words)
@@ -159,6 +170,15 @@ class GrammarMatcher:
     def can_stop(self) -> bool:
         """The output may end here."""
         return bool(self._matcher.is_accepting())
+
+    def advance(self, token: int, remaining: int | None = None) -> Verdict:
+        """Moves on by a token that the mask allowed."""
+        self.consume([token])
+        return "ok"
+
+    def completion(self) -> list[int]:
+        """None is known."""
+        return []
 
     def consume(self, tokens: Sequence[int]) -> None:
         """Moves on by allowed tokens; ``ValueError`` for another, and then nothing has moved."""

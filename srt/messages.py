@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from sapwood.constrain.spec import Constraint, Warning
+
 from .params import SamplingParams
 
 
@@ -23,7 +25,8 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", kw_only=True, omit_defau
     ``params.max_tokens`` and ``seed`` are numbers by now. ``output_ids`` are tokens that an earlier
     epoch has produced; they count as output. ``namespace`` keeps tenants' and salts' prefixes
     apart. ``delivered`` counts characters already sent to the client. ``prompt_tail`` are the
-    prompt's last ids, for decoding across the border.
+    prompt's last ids, for decoding across the border. ``on_budget`` says what becomes of a
+    constrained output whose budget runs out: it is closed in time, or cut where it is.
     """
 
     rid: str
@@ -37,7 +40,8 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", kw_only=True, omit_defau
     priority: int = 0
     deadline: float | None = None
     delivered: int = 0
-    constraint: dict[str, Any] | None = None
+    constraint: Constraint | None = None
+    on_budget: Literal["close", "cut"] = "close"
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
@@ -79,7 +83,7 @@ class TokenItem(msgspec.Struct, frozen=True, array_like=True):
     """New tokens of one sample. ``index`` is the output index of ``ids[0]``.
 
     ``cached`` is the number of prompt tokens that this request did not have to compute; it is
-    final with the first item. ``prompt_logprobs`` come once, with the first item.
+    final with the first item. ``prompt_logprobs`` and ``warnings`` come once, with the first item.
     """
 
     rid: str
@@ -91,6 +95,7 @@ class TokenItem(msgspec.Struct, frozen=True, array_like=True):
     logprobs: list[TokenLogprobs] | None = None
     prompt_logprobs: list[TokenLogprobs] | None = None
     finish: Finish | None = None
+    warnings: list[Warning] | None = None
 
 
 class StepStats(msgspec.Struct, frozen=True, array_like=True):
@@ -170,6 +175,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     logprobs: list[TokenLogprobs] | None = None
     prompt_logprobs: list[TokenLogprobs] | None = None
     finish: Finish | None = None
+    warnings: list[Warning] | None = None
 
 
 class Deltas(msgspec.Struct, frozen=True, tag="deltas"):

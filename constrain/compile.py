@@ -1,0 +1,53 @@
+"""From a constraint to matchers: which engine takes which kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from .grammar import Compiler
+from .matcher import Matcher
+from .refusal import Refusal
+from .spec import Choice, Constraint, Grammar, JsonSchema, Regex, Warning
+from .vocabulary import Vocabulary
+
+
+class Compiled(Protocol):
+    """A constraint that compiled: gives matchers, and never changes."""
+
+    @property
+    def engine(self) -> str:
+        """The engine that was chosen for it, by name."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What a lenient constraint does without."""
+        ...
+
+    def matcher(self) -> Matcher:
+        """A matcher at the start of the output."""
+        ...
+
+
+class ConstraintCompiler:
+    """Compiles constraints of all kinds for one vocabulary. Safe to use from several threads.
+
+    ``encode`` gives the tokenisation of a text, without special tokens.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, encode: Callable[[str], Sequence[int]]) -> None:
+        self._grammars = Compiler(vocabulary, encode)
+
+    def compile(self, constraint: Constraint) -> Compiled:
+        """Compiles; ``Refusal`` says what is malformed or cannot be enforced, and where."""
+        if isinstance(constraint, JsonSchema):
+            return self._grammars.json_schema(json.loads(constraint.schema))
+        if isinstance(constraint, Regex):
+            return self._grammars.regex(constraint.pattern)
+        if isinstance(constraint, Choice):
+            return self._grammars.choice(constraint.options)
+        if isinstance(constraint, Grammar) and constraint.syntax == "lark":
+            return self._grammars.lark(constraint.text)
+        raise Refusal("", "", "constraints of this kind are not supported")
