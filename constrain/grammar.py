@@ -190,6 +190,19 @@ class GrammarMatcher:
         if wanted and not self._matcher.consume_tokens(wanted):
             self._raise_if_dead()
 
+    def takes(self, tokens: Sequence[int]) -> bool:
+        """Whether the output could go on with these tokens, end tokens included."""
+        return bool(self._matcher.validate_tokens(list(tokens)) == len(tokens))
+
+    def is_end(self, token: int) -> bool:
+        """Whether a token ends the output."""
+        return token in self._eos_ids
+
+    def clear_end(self, mask_row: MaskRow) -> None:
+        """Forbids the end tokens."""
+        for token in self._eos_ids:
+            mask_row[token // 32] &= ~_bit(token)
+
     def rollback(self, n: int) -> None:
         """Takes the last ``n`` consumed tokens back."""
         if n and not self._matcher.rollback(n):

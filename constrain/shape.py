@@ -1,0 +1,229 @@
+"""A schema taken apart: the plain alternatives that it is a union of.
+
+``$ref``, ``allOf``, ``anyOf``, ``oneOf`` and ``if`` are resolved; what is left of each alternative
+is a list of keyword dictionaries that all hold. Keywords that say what must *not* be (``not``, the
+other choices of a ``oneOf``) are left out: an alternative may take too much.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from .pointer import target
+
+Conjunction = tuple[Any, ...]
+"""Schemas that all hold for a value."""
+
+MAX_SHAPES = 512
+"""Alternatives of one schema that are looked at."""
+
+_ALL = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
+
+
+class Shape:
+    """One alternative: ``parts`` are dictionaries of plain keywords that all hold."""
+
+    def __init__(self, parts: Conjunction) -> None:
+        self.parts = parts
+        self._children: dict[str, Conjunction | None] = {}
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """Names of the types that are left; "number" is with "integer"."""
+        types = _ALL
+        for part in self.parts:
+            named = part.get("type")
+            if named is not None:
+                names = set(named if isinstance(named, list) else [named])
+                types &= names | ({"integer"} if "number" in names else set())
+        return types
+
+    @cached_property
+    def options(self) -> dict[str, Any] | None:
+        """The values of ``enum`` and ``const``, by their text; ``None`` where neither is used."""
+        values: list[Any] | None = None
+        for part in self.parts:
+            for given in ([part["const"]] if "const" in part else None, part.get("enum")):
+                if given is None:
+                    continue
+                texts = {_text(each) for each in given}
+                values = given if values is None else [v for v in values if _text(v) in texts]
+        if values is None:
+            return None
+        return {_text(v): v for v in values if _kind(v) & self.types}
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """Declared keys, and required ones that are not declared, in the order of writing."""
+        keys: dict[str, int] = {}
+        for part in self.parts:
+            for key in part.get("properties", ()):
+                keys.setdefault(key, len(keys))
+        for key in self.required:
+            keys.setdefault(key, len(keys))
+        return keys
+
+    @cached_property
+    def required(self) -> dict[str, None]:
+        """Keys that must be there."""
+        return {key: None for part in self.parts for key in part.get("required", ())}
+
+    @cached_property
+    def dependent(self) -> dict[str, list[str]]:
+        """Keys that must be there if another is."""
+        found: dict[str, list[str]] = {}
+        for part in self.parts:
+            for key, names in part.get("dependentRequired", {}).items():
+                found.setdefault(key, []).extend(names)
+        return found
+
+    def child(self, key: str) -> Conjunction | None:
+        """What must hold for the value of a key; ``None`` if it may not be there."""
+        if key not in self._children:
+            self._children[key] = self._child(key)
+        return self._children[key]
+
+    def _child(self, key: str) -> Conjunction | None:
+        found: list[Any] = []
+        for part in self.parts:
+            known = False
+            if key in part.get("properties", ()):
+                found.append(part["properties"][key])
+                known = True
+            for expression, schema in part.get("patternProperties", {}).items():
+                if matches(expression, key):
+                    found.append(schema)
+                    known = True
+            if not known and "additionalProperties" in part:
+                found.append(part["additionalProperties"])
+        if any(each is False for each in found):
+            return None
+        return tuple(each for each in found if isinstance(each, dict) and each)
+
+    def item(self, index: int) -> Conjunction | None:
+        """What must hold for the item at an index; ``None`` if there may be none."""
+        found: list[Any] = []
+        for part in self.parts:
+            prefix = part.get("prefixItems", ())
+            if index < len(prefix):
+                found.append(prefix[index])
+            elif "items" in part:
+                found.append(part["items"])
+            if part.get("maxItems", index + 1) <= index:
+                return None
+        if any(each is False for each in found):
+            return None
+        return tuple(each for each in found if isinstance(each, dict) and each)
+
+    def least(self, keyword: str) -> int:
+        """The greatest of all values of a lower bound such as ``minItems``; 0 if there is none."""
+        return max((int(part[keyword]) for part in self.parts if keyword in part), default=0)
+
+    def most(self, keyword: str) -> int | None:
+        """The smallest of all values of an upper bound such as ``maxLength``."""
+        return min((int(part[keyword]) for part in self.parts if keyword in part), default=None)
+
+    def all(self, keyword: str) -> list[Any]:
+        """The values of a keyword in all parts."""
+        return [part[keyword] for part in self.parts if keyword in part]
+
+
+class Shapes:
+    """The alternatives of the schemas of one document, taken apart when first asked for."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._known: dict[tuple[int, ...], tuple[Conjunction, tuple[Shape, ...]]] = {}
+
+    def of(self, schemas: Conjunction) -> tuple[Shape, ...]:
+        """The alternatives under which all of some schemas hold."""
+        key = tuple(map(id, schemas))
+        found = self._known.get(key)
+        if found is None:
+            shapes = []
+            for parts in self._expand(list(schemas), (), frozenset()):
+                shape = Shape(parts)
+                if shape.types:
+                    shapes.append(shape)
+                if len(shapes) >= MAX_SHAPES:
+                    break
+            found = self._known[key] = (schemas, tuple(shapes))  # keeps the ids alive
+        return found[1]
+
+    def _expand(
+        self, todo: list[Any], parts: Conjunction, seen: frozenset[int]
+    ) -> Iterator[Conjunction]:
+        todo = list(todo)
+        choices: list[list[Any]] = []
+        while todo:
+            schema = todo.pop(0)
+            if schema is False:
+                return
+            if not isinstance(schema, dict) or id(schema) in seen:
+                continue
+            seen |= {id(schema)}
+            if "$ref" in schema:
+                todo.append(target(schema["$ref"], self._root))
+            todo += schema.get("allOf", ())
+            choices += [schema[name] for name in ("anyOf", "oneOf") if name in schema]
+            if "if" in schema:
+                then = {"allOf": [schema["if"], schema.get("then", True)]}
+                choices.append([then, schema.get("else", True)])
+            if any(key not in _APPLICATORS for key in schema):
+                parts = (*parts, schema)
+        if not choices:
+            yield parts
+            return
+        for choice in choices[0]:
+            others = [{"anyOf": each} for each in choices[1:]]
+            yield from self._expand([choice, *others], parts, seen)
+
+
+_APPLICATORS = frozenset(
+    (
+        "$ref",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "then",
+        "else",
+        "not",
+        "$defs",
+        "definitions",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "$schema",
+        "$id",
+        "id",
+        "$comment",
+    )
+)
+
+
+def matches(expression: str, text: str) -> bool:
+    """Whether an expression is found in a text; false where it cannot be read."""
+    from .text_pattern import pattern
+
+    found = pattern(expression)
+    return found is not None and found.accepts(found.after(text))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _kind(value: Any) -> set[str]:
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int):
+        return {"integer", "number"}
+    if isinstance(value, float):
+        return {"number", "integer"} if value.is_integer() else {"number"}
+    names = {str: "string", list: "array", dict: "object", type(None): "null"}
+    return {names[type(value)]}
