@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from .constraint_fields import ConstraintFields, OpenAIConstraintFields
+
 Ids = list[int]
 
 
@@ -20,7 +22,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     include_obfuscation: bool | None = None
 
 
-class OpenAIBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class OpenAIBody(OpenAIConstraintFields, forbid_unknown_fields=True, kw_only=True):
     """What chat completions and completions have in common."""
 
     model: str | None = None
@@ -63,14 +65,9 @@ class OpenAIBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     prompt_cache_options: dict[str, Any] | None = None
 
     # Not yet (see protocol.NOT_YET).
-    response_format: Any = None
     custom_logit_processor: Any = None
     logits_processors: Any = None
     lora_path: Any = None
-    regex: Any = None
-    ebnf: Any = None
-    json_schema: Any = None
-    structured_outputs: Any = None
 
 
 class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -131,7 +128,7 @@ class CompletionBody(OpenAIBody, forbid_unknown_fields=True, kw_only=True):
     use_beam_search: Any = None
 
 
-class NativeParams(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class NativeParams(ConstraintFields, forbid_unknown_fields=True, kw_only=True):
     """``sampling_params`` of ``/generate``, under SGLang's names."""
 
     max_new_tokens: int | None = None
@@ -155,10 +152,6 @@ class NativeParams(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     seed: int | None = None
 
     # Not yet.
-    json_schema: Any = None
-    regex: Any = None
-    ebnf: Any = None
-    structural_tag: Any = None
     stop_regex: Any = None
     custom_params: Any = None
 

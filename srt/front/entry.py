@@ -7,19 +7,23 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sapwood.constrain.spec import Warning
+
 from ..errors import RequestError
 from ..messages import Delta, Finish, Submit, TokenLogprobs
 from ..params import SamplingParams
+from .held import Held
 
 
 class Prompt(NamedTuple):
     """One prompt to be sampled ``params.n`` times. ``name`` is the user's own rid for it; ``text``
-    is what an echo shows."""
+    is what an echo shows; ``held`` what its samples are held to."""
 
     ids: list[int]
     params: SamplingParams
     name: str | None = None
     text: str | None = None
+    held: Held | None = None
 
 
 class Prepared(NamedTuple):
@@ -43,7 +47,16 @@ class Choice:
     ``pieces`` joined are the text so far; ``logprobs``, where asked for, go with ``ids``.
     """
 
-    __slots__ = ("cached", "finish", "ids", "index", "logprobs", "pieces", "prompt_logprobs")
+    __slots__ = (
+        "cached",
+        "finish",
+        "ids",
+        "index",
+        "logprobs",
+        "pieces",
+        "prompt_logprobs",
+        "warnings",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -51,6 +64,7 @@ class Choice:
         self.pieces: list[str] = []
         self.logprobs: list[TokenLogprobs] = []
         self.prompt_logprobs: list[TokenLogprobs] | None = None
+        self.warnings: list[Warning] = []
         self.cached = 0
         self.finish: Finish | None = None
 
@@ -82,6 +96,8 @@ class Choice:
             self.logprobs.extend(delta.logprobs[len(delta.ids) - len(new) :])
         if delta.prompt_logprobs is not None and self.prompt_logprobs is None:
             self.prompt_logprobs = delta.prompt_logprobs
+        if delta.warnings and not self.warnings:
+            self.warnings = delta.warnings
         self.finish = delta.finish
         return True
 
@@ -113,7 +129,7 @@ class Entry:
 
     def submits(self) -> list[Submit]:
         """What the worker is to run, one message a sample."""
-        call, params = self.call.prepared, self.prompt.params
+        call, params, held = self.call.prepared, self.prompt.params, self.prompt.held
         return [
             Submit(
                 rid=self.rid,
@@ -124,6 +140,8 @@ class Entry:
                 seed=call.seed,
                 namespace=call.namespace,
                 priority=call.priority,
+                constraint=None if held is None else held.constraint,
+                on_budget="close" if held is None else held.on_budget,
             )
             for i in range(len(self.choices))
         ]
@@ -181,6 +199,12 @@ class Call:
     def completion_tokens(self) -> int:
         """Tokens of all choices."""
         return sum(len(choice.ids) for choice in self.choices)
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """What lenient constraints do without, each once, in the order of the prompts."""
+        found = [warning for choice in self.choices for warning in choice.warnings]
+        return list(dict.fromkeys(found))
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Calls back, in the thread that feeds the journal, whenever there is news."""

@@ -20,7 +20,9 @@ from .bodies import (
     NativeParams,
     TokenizeBody,
 )
+from .constraint import held
 from .entry import Prepared, Prompt
+from .held import Held
 from .model_info import ModelInfo
 from .protocol import refuse_unsupported
 from .resolve import (
@@ -39,16 +41,7 @@ T = TypeVar("T")
 MAX_CHOICES = 2048
 """Samples that one request may ask for, over all its prompts."""
 
-_OPENAI = (
-    "response_format",
-    "custom_logit_processor",
-    "logits_processors",
-    "lora_path",
-    "regex",
-    "ebnf",
-    "json_schema",
-    "structured_outputs",
-)
+_OPENAI = ("custom_logit_processor", "logits_processors", "lora_path")
 _CHAT = (
     "tools",
     "tool_choice",
@@ -71,7 +64,7 @@ _GENERATE = (
     "return_hidden_states",
     "token_ids_logprob",
 )
-_NATIVE = ("json_schema", "regex", "ebnf", "structural_tag", "stop_regex", "custom_params")
+_NATIVE = ("stop_regex", "custom_params")
 
 
 class Intake:
@@ -106,7 +99,7 @@ class Intake:
             body.continue_final_message,
             body.chat_template_kwargs,
         )
-        prompt = Prompt(ids, params, checked_rid(body.rid))
+        prompt = Prompt(ids, params, checked_rid(body.rid), held=held(body))
         wanted = (
             body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
         )
@@ -120,13 +113,14 @@ class Intake:
             refuse_unsupported(body, ("best_of",))
         self.model.check_name(body.model)
         params = completion_params(body, self.model)
+        constraint = held(body)
         given = prompt_list(body.prompt, "prompt")
         _check_choices(len(given), params.n)
         pairs = self._read_prompts(given, "prompt")
         names, call_names = _rids(body.rid, len(pairs))
         prompts = []
         for (ids, text), name in zip(pairs, names, strict=True):
-            prompt = Prompt(ids, params, name, text)
+            prompt = Prompt(ids, params, name, text, constraint)
             cut_to = body.truncate_prompt_tokens
             prompt = fitted(prompt, self.model, cut_to, wanted=body.max_tokens)
             if text is None or len(prompt.ids) < len(ids):
@@ -151,9 +145,12 @@ class Intake:
         cut_to = body.truncate_prompt_tokens
         given_params = _each(body.sampling_params, len(pairs), "sampling_params", NativeParams())
         wanted = [params.max_new_tokens for params in given_params]
+        constraints = _native_held(body, len(pairs))
         prompts = [
-            fitted(Prompt(ids, params, name), self.model, cut_to, param, budget)
-            for (ids, _), params, name, budget in zip(pairs, resolved, names, wanted, strict=True)
+            fitted(Prompt(ids, params, name, held=each), self.model, cut_to, param, budget)
+            for (ids, _), params, name, budget, each in zip(
+                pairs, resolved, names, wanted, constraints, strict=True
+            )
         ]
         return self._prepared(prompts, body.cache_salt, body.priority, call_names)
 
@@ -291,6 +288,14 @@ def _each(value: T | list[T] | None, count: int, name: str, default: T) -> list[
     if len(value) != count:
         raise RequestError(f"{name} has {len(value)} entries for {count} prompts", param=name)
     return value
+
+
+def _native_held(body: GenerateBody, count: int) -> list[Held | None]:
+    """A constraint for each prompt; one for all of them is read once."""
+    given = body.sampling_params
+    if isinstance(given, list):
+        return [held(params, f"sampling_params[{i}].") for i, params in enumerate(given)]
+    return [held(given or NativeParams(), "sampling_params.")] * count
 
 
 def _rids(rid: str | list[str] | None, count: int) -> tuple[list[str | None], tuple[str, ...]]:

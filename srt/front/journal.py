@@ -22,6 +22,7 @@ from ..messages import (
 )
 from ..metrics import Metrics
 from .entry import Call, Entry, Prepared
+from .held import refusal
 
 OnReply = Callable[[ControlReply], None]
 ABORTED = "the request was aborted"
@@ -95,7 +96,7 @@ class Journal:
         elif isinstance(message, Refused):
             entry = self._entries.get(message.rid)
             if entry is not None and entry.epoch == message.epoch:
-                self._end_call(entry.call, _refusal(message), "refused")
+                self._end_call(entry.call, refusal(message, entry.prompt.held), "refused")
         else:
             on_reply = self._asked.pop(message.id, None)
             if on_reply is not None:
@@ -251,9 +252,3 @@ class Journal:
 
 def _aborted() -> RequestError:
     return RequestError(ABORTED, code="request_aborted")
-
-
-def _refusal(message: Refused) -> RequestError:
-    return RequestError(
-        message.message, param=message.param, code=message.code, status=message.status
-    )

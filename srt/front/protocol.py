@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -23,16 +23,6 @@ NOT_YET: dict[str, str] = {
     "tool_choice": "tools are not supported",
     "functions": "functions are not supported; they are OpenAI's older form of tools",
     "function_call": "functions are not supported; they are OpenAI's older form of tools",
-    "response_format": "only the response format `text` is supported",
-    "json_schema": "constrained output is not supported",
-    "regex": "constrained output is not supported",
-    "ebnf": "constrained output is not supported",
-    "structural_tag": "constrained output is not supported",
-    "structured_outputs": "constrained output is not supported",
-    "guided_json": "constrained output is not supported",
-    "guided_regex": "constrained output is not supported",
-    "guided_choice": "constrained output is not supported",
-    "guided_grammar": "constrained output is not supported",
     "stop_regex": "stop patterns are not supported; `stop` takes strings",
     "audio": "this model writes text only",
     "modalities": "this model writes text only",
@@ -41,6 +31,8 @@ NOT_YET: dict[str, str] = {
     "custom_logit_processor": "code in requests is not run",
     "logits_processors": "code in requests is not run",
     "custom_params": "there are no custom logit processors to take them",
+    "guided_whitespace_pattern": "the field `whitespace` says how many blanks JSON may have",
+    "guided_decoding_backend": "the engine is chosen by the kind of the constraint",
     "use_beam_search": "beam search is not supported",
     "lora_path": "adapters are not supported",
     "image_data": "this model reads text only",
@@ -58,14 +50,29 @@ NOT_YET: dict[str, str] = {
 This table and ``refuse_unsupported`` are the one place to open when one of them is built."""
 
 
-def decode(body: bytes, kind: type[T]) -> T:
-    """A request's body as a struct. ``RequestError`` 400 that names the field at fault."""
+MISPLACED: dict[str, str] = {
+    "schema": "a schema goes into `response_format.json_schema.schema`, or into `json_schema`",
+    "strict": "it goes into `response_format.json_schema`; every schema is enforced without it too",
+    "format": "this form of structural tags is not supported; give `structures` and `triggers`",
+}
+"""Where fields belong that are often sent to the wrong place."""
+
+
+def decode(body: bytes, kind: type[T], path: str = "") -> T:
+    """A request's body, or the part of it at ``path``, as a struct. ``RequestError`` 400 that names
+    the field at fault."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), kind) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(f"the body is not JSON: {error}", code="invalid_json") from error
+        raise _explained(str(error), kind, path) from error
+    except RecursionError:
+        raise RequestError(
+            f"{path or 'the body'} is nested too deeply", param=path or None, code="invalid_json"
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(
+            f"{path or 'the body'} is not JSON: {error}", param=path or None, code="invalid_json"
+        ) from error
 
 
 def refuse_unsupported(body: msgspec.Struct, names: Iterable[str], where: str = "") -> None:
@@ -81,39 +88,43 @@ def refuse_unsupported(body: msgspec.Struct, names: Iterable[str], where: str = 
 
 def _harmless(name: str, value: Any) -> bool:
     """Values that ask for what happens anyway."""
-    if name == "response_format":
-        return bool(value == {"type": "text"})
     if name in ("tool_choice", "function_call"):
         return value in ("none", "auto")  # without tools both mean none
     return bool(name == "modalities" and value == ["text"])
 
 
-def _explained(text: str, kind: type[msgspec.Struct]) -> RequestError:
+def _explained(text: str, kind: type[msgspec.Struct], root: str) -> RequestError:
     unknown = _UNKNOWN.match(text)
     if unknown is not None:
-        return _unknown_field(unknown[1], _path(unknown[2] or "$"), kind)
+        return _unknown_field(unknown[1], _path(unknown[2] or "$"), kind, root)
     missing = _MISSING.match(text)
     if missing is not None:
-        full = _joined(_path(missing[2] or "$"), missing[1])
+        full = _joined(root, _joined(_path(missing[2] or "$"), missing[1]))
         return RequestError(f"{full} is missing", param=full, code="missing_parameter")
     at = _AT.match(text)
     message, path = (at[1], _path(at[2])) if at is not None else (text, "")
     message = message[:1].lower() + _NULL_TYPE.sub("`", message)[1:]
-    where = path or "the body"
-    return RequestError(f"{where}: {message}", param=path or None)
+    if message.startswith("invalid enum value"):
+        message += f"; it must be one of {_literals_at(kind, path)}"
+    full = _joined(root, path)
+    return RequestError(f"{full or 'the body'}: {message}", param=full or None)
 
 
-def _unknown_field(name: str, path: str, kind: type[msgspec.Struct]) -> RequestError:
-    full = _joined(path, name)
+def _unknown_field(name: str, path: str, kind: type[msgspec.Struct], root: str) -> RequestError:
+    full = _joined(root, _joined(path, name))
     if name in NOT_YET:
         return RequestError(f"{full}: {NOT_YET[name]}", param=full, code="unsupported_parameter")
     near = difflib.get_close_matches(name, _fields_at(kind, path), 1, cutoff=0.0)
     hint = f"; the nearest known one is {near[0]!r}" if near else ""
+    if name in MISPLACED:
+        hint = f": {MISPLACED[name]}"
     return RequestError(f"unknown field {full!r}{hint}", param=full, code="unknown_parameter")
 
 
 def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    if not path or not name:
+        return path or name
+    return path + name if name.startswith("[") else f"{path}.{name}"
 
 
 def _path(path: str) -> str:
@@ -123,13 +134,23 @@ def _path(path: str) -> str:
 
 def _fields_at(kind: type[msgspec.Struct], path: str) -> tuple[str, ...]:
     """Names of the fields that an object at a path may have."""
+    inner = _struct_in(_type_at(kind, path))
+    return () if inner is None else tuple(f.encode_name for f in msgspec.structs.fields(inner))
+
+
+def _literals_at(kind: type[msgspec.Struct], path: str) -> str:
+    """The values that a field at a path may have, where they are few."""
+    return ", ".join(f"`{value}`" for value in _literals(_type_at(kind, path)))
+
+
+def _type_at(kind: type[msgspec.Struct], path: str) -> Any:
+    """The type of the field at a path; ``None`` where there is none."""
+    found: Any = kind
     for part in filter(None, re.split(r"\[\d*\]|\.", path)):
-        types = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
-        inner = _struct_in(types.get(part))
-        if inner is None:
-            return ()
-        kind = inner
-    return tuple(f.encode_name for f in msgspec.structs.fields(kind))
+        inner = _struct_in(found)
+        fields = () if inner is None else msgspec.structs.fields(inner)
+        found = {f.encode_name: f.type for f in fields}.get(part)
+    return found
 
 
 def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
@@ -137,3 +158,9 @@ def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
         return annotation
     found = (_struct_in(part) for part in get_args(annotation))
     return next((part for part in found if part is not None), None)
+
+
+def _literals(annotation: Any) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(value) for value in get_args(annotation)]
+    return [value for part in get_args(annotation) for value in _literals(part)]
