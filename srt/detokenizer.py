@@ -83,6 +83,7 @@ class Detokenizer:
             item.logprobs,
             item.prompt_logprobs,
             item.finish,
+            item.warnings,
         )
 
 

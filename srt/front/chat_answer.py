@@ -21,6 +21,7 @@ from .openai_replies import (
     ChunkHead,
     Usage,
     encode,
+    warnings_of,
 )
 from .token_names import ChatLogprobs, TokenNames
 
@@ -64,6 +65,7 @@ class ChatAnswer:
                 usage=Usage.of(self._call),
                 system_fingerprint=head.system_fingerprint,
                 seed=self._call.seed,
+                warnings=warnings_of(self._call),
             )
         )
 

@@ -13,7 +13,7 @@ from .chunks import Chunks
 from .cursor import Cursor, News
 from .entry import Call, Choice, Prompt
 from .model_info import ModelInfo
-from .openai_replies import ChunkHead, CompletionChoice, CompletionReply, Usage, encode
+from .openai_replies import ChunkHead, CompletionChoice, CompletionReply, Usage, encode, warnings_of
 from .token_names import CompletionLogprobs, TextOffsets, TokenNames
 
 
@@ -66,6 +66,7 @@ class CompletionAnswer:
                 usage=Usage.of(self._call),
                 system_fingerprint=head.system_fingerprint,
                 seed=self._call.seed,
+                warnings=warnings_of(self._call),
             )
         )
 

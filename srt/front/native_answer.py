@@ -66,7 +66,14 @@ class NativeAnswer:
 
     def _answer(self, part: _Part) -> dict[str, Any]:
         choice = part.choice
-        return {"text": choice.text, "output_ids": choice.ids, "meta_info": self._meta(part)}
+        answer: dict[str, Any] = {
+            "text": choice.text,
+            "output_ids": choice.ids,
+            "meta_info": self._meta(part),
+        }
+        if choice.warnings and choice.finish is not None:
+            answer["warnings"] = choice.warnings
+        return answer
 
     def _meta(self, part: _Part) -> dict[str, Any]:
         entry, choice = part.entry, part.choice

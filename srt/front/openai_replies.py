@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from sapwood.constrain.spec import Warning
+
 from .entry import Call
 from .token_names import ChatLogprobs, CompletionLogprobs
 
@@ -64,6 +66,7 @@ class ChatReply(msgspec.Struct, kw_only=True):
     usage: Usage
     system_fingerprint: str
     seed: int
+    warnings: list[Warning] | UnsetType = UNSET
 
 
 class ChatDelta(msgspec.Struct):
@@ -107,6 +110,7 @@ class CompletionReply(msgspec.Struct, kw_only=True):
     usage: Usage
     system_fingerprint: str
     seed: int
+    warnings: list[Warning] | UnsetType = UNSET
 
 
 class ChunkHead(msgspec.Struct, kw_only=True):
@@ -154,6 +158,11 @@ class ModelList(msgspec.Struct, kw_only=True):
 
 
 encode = msgspec.json.Encoder().encode
+
+
+def warnings_of(call: Call) -> list[Warning] | UnsetType:
+    """What lenient constraints do without; left out where that is nothing."""
+    return call.warnings or UNSET
 
 
 def frame(value: Any) -> bytes:

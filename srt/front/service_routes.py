@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +18,8 @@ from .state import Front
 
 CONTROL_SECONDS = 10.0
 """How long an order to the worker may take."""
+INFO_SECONDS = 1.0
+"""How long ``/server_info`` waits for a worker that may be in the midst of a long step."""
 
 
 async def tokenize(request: Request) -> Response:
@@ -67,15 +70,16 @@ async def flush_cache(request: Request) -> Response:
     if reply.ok:
         state = await _asked(front, "info")
         if state.ok:  # no step will tell that the pages are free
-            front.journal.take_stats(StepStats(**state.detail))
+            front.journal.take_stats(_stats_in(state))
         return json_response({"success": True, **reply.detail})
     message = str(reply.detail.get("message", "requests are running or waiting"))
     raise RequestError(f"the cache was not flushed: {message}", code="busy", status=409)
 
 
 async def server_info(request: Request) -> Response:
-    """Configuration, model and the worker's state."""
+    """Configuration, model and the worker's state; of a worker that answers, its constraints."""
     front = front_of(request)
+    await _learn_constraints(front)
     stats = front.journal.stats
     return json_response(
         {
@@ -117,7 +121,7 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _asked(front: Front, op: str) -> ControlReply:
+async def _asked(front: Front, op: str, seconds: float = CONTROL_SECONDS) -> ControlReply:
     """The worker's answer to an order. ``RequestError`` 504 where it does not come in time."""
     future: asyncio.Future[ControlReply] = asyncio.get_running_loop().create_future()
 
@@ -127,10 +131,27 @@ async def _asked(front: Front, op: str) -> ControlReply:
 
     front.journal.ask(op, on_reply)
     try:
-        async with asyncio.timeout(CONTROL_SECONDS):
+        async with asyncio.timeout(seconds):
             return await future
     except TimeoutError:
         raise RequestError("the worker did not answer in time", status=504) from None
+
+
+async def _learn_constraints(front: Front) -> None:
+    """Notes what the worker says of constraints: engines, and what was compiled. What it said last
+    stays where it does not answer soon."""
+    if front.dead is not None or not front.ready:
+        return
+    with contextlib.suppress(RequestError):
+        reply = await _asked(front, "info", INFO_SECONDS)
+        if "constraints" in reply.detail:
+            front.info["constraints"] = reply.detail["constraints"]
+
+
+def _stats_in(reply: ControlReply) -> StepStats:
+    """The state of the worker in its answer to ``info``, which tells more."""
+    known = StepStats.__struct_fields__
+    return StepStats(**{name: value for name, value in reply.detail.items() if name in known})
 
 
 def _card(front: Front) -> ModelCard:

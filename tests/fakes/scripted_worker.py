@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from sapwood.constrain.spec import Warning
 from sapwood.constrain.vocabulary import char_of_byte
 from sapwood.srt.chat_template import ChatTemplate
 from sapwood.srt.config import FrontConfig
@@ -84,6 +85,7 @@ class Script(NamedTuple):
     refused: Refused | None = None
     cached: int = 0
     step: int = 1
+    warnings: list[Warning] | None = None
 
 
 class _Sample:
@@ -104,6 +106,7 @@ class ScriptedWorker:
         self.manual = False
         self.delay = 0.0
         self.busy_on_flush = False
+        self.info: dict[str, Any] = {}
         self.submits: list[Submit] = []
         self.aborts: list[str] = []
         self.running: dict[tuple[str, int], _Sample] = {}
@@ -186,6 +189,7 @@ class ScriptedWorker:
             self._logprobs(ids, params.logprobs),
             self._prompt_logprobs(submit) if at == 0 else None,
             finish,
+            script.warnings if at == 0 else None,
         )
 
     def _logprobs(self, ids: Sequence[int], top: int | None) -> list[TokenLogprobs] | None:
@@ -207,7 +211,7 @@ class ScriptedWorker:
 
     def _reply(self, control: Control) -> None:
         if control.op == "info":
-            state = {"steps": self.steps, "pages_total": 100, "pages_free": 99}
+            state = {"steps": self.steps, "pages_total": 100, "pages_free": 99, **self.info}
             self._emit(ControlReply(control.id, True, state))
             return
         ok = not (self.busy_on_flush or self.running)
