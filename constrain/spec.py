@@ -55,12 +55,16 @@ class StructuralTag(
 ):
     """Free text with tagged JSON in it.
 
-    Once one of ``triggers`` (each a prefix of some tag's ``begin``) is complete in free text, one
-    of the tags that begin with it must follow, whole. Without ``free_text`` nothing but tags may
-    be written. ``at_least_one`` tag must come before the end; with ``stop_after_first`` the output
-    ends after the first. Tags that follow each other directly are joined by ``separator``; the
-    whole run of them is led by ``prefix`` and closed by ``suffix``. A marker that is the name of a
-    control token is that token.
+    Once one of ``triggers`` is complete in free text, a run of tags must follow, of whose text it
+    is the beginning (``prefix``, then the ``begin`` of a tag). A trigger that begins no run cannot
+    be completed: it is not written at all. Without ``free_text`` nothing but tags may be written.
+    ``at_least_one`` tag must come before the end; with ``stop_after_first`` the output ends after
+    the first. Tags that follow each other directly are joined by ``separator``; the whole run of
+    them is led by ``prefix`` and closed by ``suffix``. A control token's name anywhere in these
+    texts (``<tool_call>`` in ``begin``) is that token, and in free text a trigger that is one is
+    completed by that token alone.
+
+    Refusals point to ``/tags/<index>/schema/...``.
     """
 
     tags: tuple[Tag, ...]

@@ -20,7 +20,16 @@ ALLOWED = {
 }
 LEVELS = {
     1: ("errors", "config", "model_config", "params", "messages", "request", "batch"),
-    2: ("channel", "metrics", "log", "stops", "checkpoint", "tokenizer", "chat_template"),
+    2: (
+        "channel",
+        "metrics",
+        "log",
+        "stops",
+        "checkpoint",
+        "tokenizer",
+        "chat_template",
+        "tool_calls",
+    ),
     3: ("memory", "kernels"),
     4: ("attention", "layers", "models", "quant", "sampling"),
     5: ("scheduler", "runner"),
@@ -36,6 +45,7 @@ TORCH_FREE = (
     "sapwood.srt.checkpoint",
     "sapwood.srt.tokenizer",
     "sapwood.srt.chat_template",
+    "sapwood.srt.tool_calls",
     "sapwood.srt.scheduler",
     "sapwood.srt.front.process",
     "sapwood.srt.detokenizer",

@@ -1,0 +1,26 @@
+"""Tool calls: how each family of models writes them, what holds a model to it, and reading them.
+
+Pure: text and constraints in, text and constraints out.
+"""
+
+from .choice import ToolChoice, ToolUse
+from .detect import FORMATS, chosen_format
+from .format import CallFormat
+from .layout import Layout
+from .reader import ArgumentsPiece, CallReader, CallStart, ContentPiece, Event
+from .tool import Tool
+
+__all__ = [
+    "FORMATS",
+    "ArgumentsPiece",
+    "CallFormat",
+    "CallReader",
+    "CallStart",
+    "ContentPiece",
+    "Event",
+    "Layout",
+    "Tool",
+    "ToolChoice",
+    "ToolUse",
+    "chosen_format",
+]

@@ -1,0 +1,72 @@
+"""How calls are written, down to the blank: one description for the constraint and the reader.
+
+A run of calls is ``prefix``, calls joined by ``separator``, ``suffix``; a call is one of ``heads``,
+the function's name, ``middle``, the arguments as JSON, ``tail``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sapwood.constrain.spec import StructuralTag, Tag
+
+from .choice import ToolUse
+from .tool import Tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """A way to write calls. Names and arguments are the only parts that vary.
+
+    A call may start where one of ``triggers`` is written in free text. Of ``heads`` the first is
+    the one used where nothing but calls may be written. ``several`` says whether an answer may
+    have more than one call.
+    """
+
+    heads: tuple[str, ...]
+    middle: str
+    tail: str
+    triggers: tuple[str, ...]
+    prefix: str = ""
+    separator: str = ""
+    suffix: str = ""
+    several: bool = True
+
+    def begins(self, names: Sequence[str], *, forced: bool) -> Mapping[str, str]:
+        """Every text that a call may begin with, and the function that it calls."""
+        heads = self.heads[:1] if forced else self.heads
+        return {head + name + self.middle: name for name in names for head in heads}
+
+    def call(self, name: str, arguments: str) -> str:
+        """A call, written."""
+        return self.heads[0] + name + self.middle + arguments + self.tail
+
+    def run(self, calls: Sequence[tuple[str, str]]) -> str:
+        """Calls (name, arguments), written as one run."""
+        written = self.separator.join(self.call(name, arguments) for name, arguments in calls)
+        return self.prefix + written + self.suffix
+
+    def constraint(self, tools: Sequence[Tool], use: ToolUse) -> StructuralTag:
+        """What holds an output to the calls that may be made, and their arguments to the schemas.
+
+        Tag ``i`` belongs to the tool ``i // (len(tags) / len(tools))``. Where no call may be made,
+        there are triggers without tags: they are never written.
+        """
+        if use.mode == "none":
+            return StructuralTag(tags=(), triggers=self.triggers)
+        tags = tuple(
+            Tag(begin=begin, schema=tool.held_to, end=self.tail)
+            for tool in tools
+            for begin in self.begins([tool.name], forced=use.forced)
+        )
+        return StructuralTag(
+            tags=tags,
+            triggers=() if use.forced else self.triggers,
+            free_text=not use.forced,
+            at_least_one=use.forced,
+            stop_after_first=use.single or not self.several,
+            prefix=self.prefix,
+            separator=self.separator,
+            suffix=self.suffix,
+        )
