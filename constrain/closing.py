@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .evaluate import satisfies
 from .json_text import Frame, JsonText, Mode, missing_bytes
 from .scalar_text import is_plain_string, number_endings, string_endings
 from .shape import Conjunction, Shape, Shapes
@@ -24,15 +25,19 @@ MAX_NESTED = 24
 _WAYS = 8
 """Ways that are looked at where values may differ from each other."""
 
+_JUDGED_WAYS = 48
+"""Ways that are looked at for one that satisfies the whole schema of a value."""
+
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Closer:
     """Ends texts of one schema. One caller at a time."""
 
-    __slots__ = ("_open", "_root", "_shapes", "_values")
+    __slots__ = ("_document", "_open", "_root", "_shapes", "_values")
 
     def __init__(self, root: Any) -> None:
+        self._document = root
         self._root: Conjunction = (root,) if isinstance(root, dict) else ()
         self._shapes = Shapes(root)
         self._values: dict[tuple[int, ...], tuple[Conjunction, list[str]]] = {}
@@ -70,9 +75,10 @@ class Closer:
         """Ends the value that is open at a level, or writes it if nothing is open there."""
         if level == len(state.stack):
             if state.mode in (Mode.STRING, Mode.NUMBER, Mode.LITERAL):
-                yield from _shortest_first(
+                ways = _shortest_first(
                     self._scalar(state, shape) for shape in self._shapes.of(schemas)
                 )
+                yield from self._judged(ways, state.text[state.at :], schemas)
             elif state.mode is Mode.AFTER:
                 yield ""
             else:
@@ -81,11 +87,31 @@ class Closer:
                 yield from (lead + text for text in self.values(schemas))
             return
         frame = state.stack[level]
-        yield from _shortest_first(
+        ways = _shortest_first(
             self._container(state, level, shape)
             for shape in self._shapes.of(schemas)
             if _fits(shape, frame, state.text, self._shapes)
         )
+        yield from self._judged(ways, state.text[frame.start :], schemas)
+
+    def _judged(self, ways: Iterator[str], begun: bytes, schemas: Conjunction) -> Iterator[str]:
+        """The ways to end a value that has been begun with which it satisfies its schemas, where
+        these say more than its alternatives do."""
+        if not self._shapes.judged(schemas):
+            yield from ways
+            return
+        head = begun.decode("utf-8", "replace")
+        for text in itertools.islice(ways, _JUDGED_WAYS):
+            if self._holds(head + text, schemas):
+                yield text
+
+    def _holds(self, text: str, schemas: Conjunction) -> bool:
+        """Whether the value of a text satisfies schemas, whole."""
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return False
+        return all(satisfies(value, schema, self._document) for schema in schemas)
 
     def _scalar(self, state: JsonText, shape: Shape) -> Iterator[str]:
         begun = state.text[state.at :].decode("utf-8", "replace")
@@ -318,8 +344,9 @@ class Closer:
         few = self._few(schemas)
         yield from few
         seen = set(few)
+        judged = self._shapes.judged(schemas)
         for text in _in_turns([self._fresh(shape) for shape in self._shapes.of(schemas)]):
-            if text not in seen:
+            if text not in seen and (not judged or self._holds(text, schemas)):
                 seen.add(text)
                 yield text
 
@@ -338,9 +365,12 @@ class Closer:
             return []
         self._open.add(key)
         texts: dict[str, None] = {}
+        judged = self._shapes.judged(schemas)
         for shape in self._shapes.of(schemas):
-            for text in itertools.islice(self._fresh(shape), 3):
-                texts[text] = None
+            ways = self._fresh(shape)
+            if judged:
+                ways = (t for t in itertools.islice(ways, _JUDGED_WAYS) if self._holds(t, schemas))
+            texts.update(dict.fromkeys(itertools.islice(ways, 3)))
         self._open.discard(key)
         few = sorted(texts, key=len)[: _WAYS * 2]
         if few or not self._open:

@@ -146,12 +146,20 @@ class MatcherError(RuntimeError):
 class GrammarMatcher:
     """One request's place in a grammar of llguidance's. See ``matcher.Matcher``."""
 
-    __slots__ = ("_eos_ids", "_matcher", "_words")
+    __slots__ = ("_ended", "_eos_ids", "_matcher", "_words")
 
-    def __init__(self, matcher: llguidance.LLMatcher, eos_ids: tuple[int, ...], words: int) -> None:
+    def __init__(
+        self,
+        matcher: llguidance.LLMatcher,
+        eos_ids: tuple[int, ...],
+        words: int,
+        ended: bool = False,
+    ) -> None:
         self._matcher = matcher
         self._eos_ids = eos_ids
         self._words = words
+        # Where nothing else can follow, the engine stops by itself and takes no end token.
+        self._ended = ended
 
     @property
     def is_complete(self) -> bool:
@@ -183,16 +191,32 @@ class GrammarMatcher:
     def consume(self, tokens: Sequence[int]) -> None:
         """Moves on by allowed tokens; ``ValueError`` for another, and then nothing has moved."""
         wanted = list(tokens)
+        if not wanted:
+            return
+        if len(wanted) == 1 and self._matcher.is_stopped() and not self._ended:
+            if wanted[0] not in self._eos_ids:
+                raise ValueError(f"only the end token may follow, not {wanted}")
+            self._ended = True
+            return
         # validate_tokens changes nothing; a refused consume_token would end the matcher.
         if self._matcher.validate_tokens(wanted) < len(wanted):
             self._raise_if_dead()
             raise ValueError(f"the grammar does not allow tokens {wanted}")
-        if wanted and not self._matcher.consume_tokens(wanted):
+        head = wanted[:-1] if wanted[-1] in self._eos_ids else wanted
+        if head and not self._matcher.consume_tokens(head):
             self._raise_if_dead()
+        if len(head) < len(wanted):
+            if not self._matcher.is_stopped():
+                self._matcher.consume_tokens(wanted[-1:])
+            else:
+                self._ended = True
 
     def takes(self, tokens: Sequence[int]) -> bool:
         """Whether the output could go on with these tokens, end tokens included."""
-        return bool(self._matcher.validate_tokens(list(tokens)) == len(tokens))
+        wanted = list(tokens)
+        if self._matcher.is_stopped():
+            return not self._ended and len(wanted) == 1 and wanted[0] in self._eos_ids
+        return bool(self._matcher.validate_tokens(wanted) == len(wanted))
 
     def is_end(self, token: int) -> bool:
         """Whether a token ends the output."""
@@ -205,12 +229,14 @@ class GrammarMatcher:
 
     def rollback(self, n: int) -> None:
         """Takes the last ``n`` consumed tokens back."""
+        if n and self._ended:
+            self._ended, n = False, n - 1
         if n and not self._matcher.rollback(n):
             raise ValueError(f"cannot take {n} tokens back")
 
     def fork(self) -> GrammarMatcher:
         """An independent matcher at the same place."""
-        return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words)
+        return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words, self._ended)
 
     def forced(self) -> list[int]:
         """Tokens that must come next; empty where there is a choice."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .closing import Closer
 from .evaluate import satisfies
 from .grammar import CompiledGrammar, GrammarMatcher
-from .json_text import JsonText
+from .json_text import JsonText, Mode, is_double
 from .matcher import MaskRow, Verdict
 from .plan import SchemaPlan
 from .refusal import Refusal
@@ -122,7 +122,12 @@ class JsonMatcher:
             return "ok"
         data = self._grammar.tokens.bytes_of(token)
         before = self._state
-        state = before.feed(data)
+        try:
+            state = before.feed(data)
+        except OverflowError:
+            return "veto"
+        if state.mode is Mode.NUMBER and not is_double(state.text[state.at :]):
+            return "veto"
         self._inner.consume([token])
         ending = self._kept(token, data, before, state)
         if ending is None and (remaining is not None or self._grammar.plan.residue):

@@ -59,7 +59,10 @@ class JsonText(NamedTuple):
         return self.mode is Mode.STRING and not self.escape and not missing_bytes(self.text)
 
     def feed(self, data: bytes) -> JsonText:
-        """The state after more text. ``ValueError`` for what is no JSON."""
+        """The state after more text.
+
+        ``ValueError`` for what is no JSON, ``OverflowError`` for a number that no double can hold.
+        """
         return _Reader(self).read(data)
 
 
@@ -128,6 +131,8 @@ class _Reader:
 
     def _close(self, end: int) -> None:
         """The value that is open, or has just been closed, ends before ``end``."""
+        if self.mode is Mode.NUMBER and not is_double(self.text[self.at : end]):
+            raise OverflowError("a number that no double can hold")
         self.mode = Mode.AFTER
         if not self.stack:
             return
@@ -171,6 +176,28 @@ class _Reader:
             self.mode = Mode.NUMBER
         else:
             self.mode = Mode.LITERAL
+
+
+MAX_DIGITS = 17
+"""Digits that tell all doubles apart."""
+
+
+def is_double(number: bytes) -> bool:
+    """Whether a number, or its beginning, is a whole one or can be held by a double.
+
+    What reads JSON takes ``1e999`` for infinity and ``0.99999999999999999999`` for 1, and then the
+    value is another than that which a schema has been asked about.
+    """
+    mantissa, mark, exponent = number.lower().partition(b"e")
+    if not mark and b"." not in mantissa:
+        return True
+    digits = mantissa.replace(b".", b"").lstrip(b"-0")
+    if len(digits) > MAX_DIGITS or len(exponent) > MAX_DIGITS:
+        return False
+    if not exponent.strip(b"+-"):
+        return True
+    value = float(number)
+    return value - value == 0 and (value != 0 or not digits)
 
 
 def missing_bytes(text: bytes) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from .evaluate import satisfies
 from .pointer import target
 
 Conjunction = tuple[Any, ...]
@@ -26,8 +27,9 @@ _ALL = frozenset(("null", "boolean", "integer", "number", "string", "array", "ob
 class Shape:
     """One alternative: ``parts`` are dictionaries of plain keywords that all hold."""
 
-    def __init__(self, parts: Conjunction) -> None:
+    def __init__(self, parts: Conjunction, root: Any) -> None:
         self.parts = parts
+        self._root = root
         self._children: dict[str, Conjunction | None] = {}
 
     @cached_property
@@ -53,7 +55,11 @@ class Shape:
                 values = given if values is None else [v for v in values if _text(v) in texts]
         if values is None:
             return None
-        return {_text(v): v for v in values if _kind(v) & self.types}
+        return {
+            _text(v): v
+            for v in values
+            if _kind(v) & self.types and all(satisfies(v, part, self._root) for part in self.parts)
+        }
 
     @cached_property
     def order(self) -> dict[str, int]:
@@ -134,9 +140,35 @@ class Shape:
 class Shapes:
     """The alternatives of the schemas of one document, taken apart when first asked for."""
 
+    __slots__ = ("_judged", "_known", "_root")
+
     def __init__(self, root: Any) -> None:
         self._root = root
         self._known: dict[tuple[int, ...], tuple[Conjunction, tuple[Shape, ...]]] = {}
+        self._judged: dict[tuple[int, ...], tuple[Conjunction, bool]] = {}
+
+    def judged(self, schemas: Conjunction) -> bool:
+        """Whether these schemas say something of a value that their alternatives leave out."""
+        key = tuple(map(id, schemas))
+        known = self._judged.get(key)
+        if known is None:
+            known = self._judged[key] = (schemas, self._has_more(list(schemas)))
+        return known[1]
+
+    def _has_more(self, todo: list[Any]) -> bool:
+        seen: set[int] = set()
+        while todo:
+            schema = todo.pop()
+            if not isinstance(schema, dict) or id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            if schema.keys() & _JUDGED:
+                return True
+            if "$ref" in schema:
+                todo.append(target(schema["$ref"], self._root))
+            for name in ("allOf", "anyOf"):
+                todo += schema.get(name, ())
+        return False
 
     def of(self, schemas: Conjunction) -> tuple[Shape, ...]:
         """The alternatives under which all of some schemas hold."""
@@ -145,7 +177,7 @@ class Shapes:
         if found is None:
             shapes = []
             for parts in self._expand(list(schemas), (), frozenset()):
-                shape = Shape(parts)
+                shape = Shape(parts, self._root)
                 if shape.types:
                     shapes.append(shape)
                 if len(shapes) >= MAX_SHAPES:
@@ -202,6 +234,23 @@ _APPLICATORS = frozenset(
         "$id",
         "id",
         "$comment",
+    )
+)
+
+
+_JUDGED = frozenset(
+    (
+        "contains",
+        "dependentRequired",
+        "dependentSchemas",
+        "if",
+        "maxProperties",
+        "not",
+        "oneOf",
+        "propertyNames",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
     )
 )
 

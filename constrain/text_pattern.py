@@ -261,9 +261,9 @@ def _searched(
         next_round = []
         for states, text in todo:
             length = begun + len(text)
-            if length >= low and (high is None or length <= high):
-                if all(p.accepts(s) for p, s in zip(patterns, states, strict=True)):
-                    return text
+            fits = length >= low and (high is None or length <= high)
+            if fits and all(p.accepts(s) for p, s in zip(patterns, states, strict=True)):
+                return text
             if high is not None and length >= high:
                 continue
             for char, then in _moves(patterns, states):
