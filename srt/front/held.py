@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import msgspec
+
 from sapwood.constrain.spec import Constraint
 
 from ..errors import RequestError
@@ -25,6 +27,11 @@ class Held(NamedTuple):
     constraint: Constraint
     path: str
     on_budget: OnBudget = "close"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the constraint as JSON."""
+        return len(msgspec.json.encode(self.constraint))
 
 
 def refusal(refused: Refused, held: Held | None) -> RequestError:

@@ -41,6 +41,9 @@ T = TypeVar("T")
 MAX_CHOICES = 2048
 """Samples that one request may ask for, over all its prompts."""
 
+MAX_CONSTRAINTS = 32_000_000
+"""Bytes of constraints that one request may send, counted for each sample."""
+
 _OPENAI = ("custom_logit_processor", "logits_processors", "lora_path")
 _CHAT = (
     "tools",
@@ -242,6 +245,7 @@ class Intake:
         priority: int | None,
         names: tuple[str, ...] = (),
     ) -> Prepared:
+        _check_constraints(prompts)
         seed = prompts[0].params.seed
         return Prepared(
             prompts,
@@ -296,6 +300,20 @@ def _native_held(body: GenerateBody, count: int) -> list[Held | None]:
     if isinstance(given, list):
         return [held(params, f"sampling_params[{i}].") for i, params in enumerate(given)]
     return [held(given or NativeParams(), "sampling_params.")] * count
+
+
+def _check_constraints(prompts: Sequence[Prompt]) -> None:
+    """Each sample is sent with its own constraint: a large one for many samples is too much."""
+    found = [(prompt.held, prompt.params.n) for prompt in prompts if prompt.held is not None]
+    sizes = {id(each): each.size for each in {id(each): each for each, _ in found}.values()}
+    size = sum(sizes[id(each)] * n for each, n in found)
+    if size > MAX_CONSTRAINTS:
+        path = found[0][0].path
+        raise RequestError(
+            f"{path} for all samples of the request makes {size} bytes; the most is "
+            f"{MAX_CONSTRAINTS}: ask for fewer samples at once",
+            param=path,
+        )
 
 
 def _rids(rid: str | list[str] | None, count: int) -> tuple[list[str | None], tuple[str, ...]]:

@@ -359,3 +359,13 @@ def test_schemas_keep_their_order_and_their_numbers(parts, post):
     first, second = parts.worker.submits
     assert first.constraint == second.constraint == JsonSchema(schema=text)
     assert msgspec.json.decode(first.constraint.schema) == json.loads(text)
+
+
+def test_c001_a_large_schema_for_many_samples_is_refused(parts, post):
+    large = {"title": "x" * 900_000}
+    body = {"prompt": ["x"] * 4, "json_schema": large}
+    refused(post(COMPLETIONS, {**body, "n": 10}), "json_schema", "32000000")
+    each = {"text": ["x"] * 40, "sampling_params": {"json_schema": large}}
+    refused(post(GENERATE, each), "sampling_params.json_schema", "fewer samples")
+    assert not parts.worker.submits
+    assert post(COMPLETIONS, body).status_code == 200
