@@ -1,4 +1,5 @@
-"""What ``scripts/demo`` shows: a chat, a plain request, and 16 agents that share a header."""
+"""What ``scripts/demo`` shows: a chat, a plain request, an answer by a JSON schema, and 16 agents
+that share a header."""
 
 from __future__ import annotations
 
@@ -30,6 +31,23 @@ HEADER = "You are a careful engineering agent. You work with these tools:\n" + "
     for i, name in enumerate(TOOLS)
 )
 
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 30},
+        "foliage": {"enum": ["evergreen", "deciduous"]},
+        "height_in_metres": {"type": "integer", "minimum": 1, "maximum": 120},
+        "uses": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": 30},
+            "minItems": 1,
+            "maxItems": 3,
+        },
+    },
+    "required": ["name", "foliage", "height_in_metres", "uses"],
+    "additionalProperties": False,
+}
+
 
 class Figures(NamedTuple):
     """One row of the table. Times are seconds."""
@@ -48,9 +66,11 @@ class Client:
     def __init__(self, url: str) -> None:
         self._host = urllib.parse.urlsplit(url).netloc
 
-    def chat(self, content: str, *, max_tokens: int, system: str | None = None) -> Any:
-        """A whole answer."""
-        connection, response = self._send(_body(content, max_tokens, system))
+    def chat(
+        self, content: str, *, max_tokens: int, system: str | None = None, **fields: Any
+    ) -> Any:
+        """A whole answer. ``fields`` are further ones of the request."""
+        connection, response = self._send(_body(content, max_tokens, system) | fields)
         with connection:
             return json.load(response)
 
@@ -117,6 +137,38 @@ def show_plain(client: Client) -> Figures:
     seconds = time.perf_counter() - start
     print(reply["choices"][0]["message"]["content"])
     return _figures("chat, whole", [reply["usage"]], seconds)
+
+
+def show_schema(client: Client) -> Figures:
+    """An answer that is held to a JSON schema while it is sampled."""
+    question = "Which tree is known for its white bark? Describe it."
+    print(f"\n> {question} (JSON of a schema)")
+    form = {"type": "json_schema", "json_schema": {"name": "tree", "schema": SCHEMA}}
+    start = time.perf_counter()
+    reply = client.chat(question, max_tokens=120, response_format=form)
+    seconds = time.perf_counter() - start
+    text = reply["choices"][0]["message"]["content"]
+    print(text)
+    print(f"  {_fault(json.loads(text)) or 'valid: every field is there, and what it must be'}")
+    return _figures("chat, JSON schema", [reply["usage"]], seconds)
+
+
+def _fault(tree: Any) -> str:
+    """What is wrong with an answer by ``SCHEMA``; nothing should be."""
+    if list(tree) != SCHEMA["required"]:
+        return f"INVALID: it has the fields {list(tree)}"
+    kinds = {"name": str, "foliage": str, "height_in_metres": int, "uses": list}
+    wrong = [name for name, kind in kinds.items() if type(tree[name]) is not kind]
+    if wrong:
+        return f"INVALID: {wrong} are of other types"
+    right = (
+        0 < len(tree["name"]) <= 30
+        and tree["foliage"] in ("evergreen", "deciduous")
+        and 1 <= tree["height_in_metres"] <= 120
+        and 1 <= len(tree["uses"]) <= 3
+        and all(isinstance(use, str) and len(use) <= 30 for use in tree["uses"])
+    )
+    return "" if right else "INVALID: a value is out of its bounds"
 
 
 def show_agents(client: Client) -> Figures:
@@ -207,7 +259,8 @@ def main() -> int:
         shown = ", ".join(f"{name} {about[name]}" for name in known if name in about)
         print(f"== serving at {about['url']} after {about['seconds']} s ({shown})")
         client = Client(about["url"])
-        print_table([show_stream(client), show_plain(client), show_agents(client)])
+        rows = [show_stream(client), show_plain(client), show_schema(client)]
+        print_table([*rows, show_agents(client)])
         if given.keep:
             _keep(about["url"], server)
     except KeyboardInterrupt:
