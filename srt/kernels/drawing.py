@@ -220,17 +220,20 @@ def draw_row(p, bits, top_k, top_p, min_p, number, hist, space, sums, out):
 def apply_mask(x, mask):
     """Sets ``x[id]`` to minus infinity where bit ``id % 32`` of ``mask[id // 32]`` is not set."""
     minus = np.float32(-np.inf)
-    for word in range(mask.shape[0]):
+    whole = x.shape[0] // 32
+    for word in range(min(mask.shape[0], whole)):
         bits = mask[word]
         first = word * 32
-        last = min(first + 32, x.shape[0])
         if bits == 0:
-            for i in range(first, last):
-                x[i] = minus
+            for i in range(32):
+                x[first + i] = minus
         elif bits != -1:
-            for i in range(first, last):
-                if not (bits >> (i - first)) & 1:
-                    x[i] = minus
+            for i in range(32):  # a choice of values, not of stores: so it becomes vector code
+                value = x[first + i]
+                x[first + i] = value if (bits >> np.int32(i)) & np.int32(1) else minus
+    for id in range(whole * 32, min(mask.shape[0] * 32, x.shape[0])):
+        if not (mask[id // 32] >> np.int32(id % 32)) & np.int32(1):
+            x[id] = minus
 
 
 KERNELS = (draw_row, apply_mask)
