@@ -174,8 +174,10 @@ class _Reader:
             self.mode = Mode.STRING
         elif byte in _NUMBER:
             self.mode = Mode.NUMBER
-        else:
+        elif byte in b"tfn":
             self.mode = Mode.LITERAL
+        else:
+            raise ValueError(f"no JSON: {bytes([byte])!r} where a value begins")
 
 
 MAX_DIGITS = 17

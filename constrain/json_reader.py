@@ -1,0 +1,73 @@
+"""Reads JSON under a schema: whether it can still become right, and how it could end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from .closing import Closer
+from .evaluate import satisfies
+from .json_text import JsonText, Mode, is_double
+from .plan import SchemaPlan
+
+_TRIES = 64
+"""Endings whose documents are judged."""
+
+
+class JsonSchemaReader:
+    """A beginning of a JSON text under a schema. See ``ending_matcher.Reader``."""
+
+    __slots__ = ("_closer", "_exact", "_plain", "_state", "exacting")
+
+    def __init__(self, plan: SchemaPlan, closer: Closer, state: JsonText | None = None) -> None:
+        self._exact = plan.exact
+        self._closer = closer
+        self._state = JsonText() if state is None else state
+        self._plain: bool | None = None
+        self.exacting = plan.residue
+
+    @property
+    def state(self) -> JsonText:
+        """Where in the text one is."""
+        return self._state
+
+    def feed(self, data: bytes) -> JsonSchemaReader:
+        """After more text."""
+        state = self._state.feed(data)
+        if state.mode is Mode.NUMBER and not is_double(state.text[state.at :]):
+            raise OverflowError("a number that no double can hold")
+        other = JsonSchemaReader.__new__(JsonSchemaReader)
+        other._exact, other._closer, other._state = self._exact, self._closer, state
+        other.exacting = self.exacting
+        other._plain = self._plain if state.at == self._state.at else None
+        return other
+
+    def endings(self) -> Iterator[bytes]:
+        """Texts that would complete the document, and with which it satisfies the schema."""
+        endings = self._closer.endings(self._state)
+        if not self.exacting:
+            return endings
+        return (text for text in itertools.islice(endings, _TRIES) if self._satisfied(text))
+
+    def may_end(self) -> bool:
+        """Whether the document satisfies the schema as it is."""
+        return not self.exacting or self._satisfied(b"")
+
+    def _satisfied(self, ending: bytes) -> bool:
+        try:
+            value: Any = json.loads(self._state.text + ending)
+        except ValueError:
+            return False
+        return satisfies(value, self._exact, self._exact)
+
+    def keeps_endings_of(self, before: JsonSchemaReader) -> bool:
+        """Whether both are in one string that may be any text."""
+        if self.exacting or before._state.at != self._state.at:
+            return False
+        if not (self._state.in_free_text and before._state.in_free_text):
+            return False
+        if self._plain is None:
+            self._plain = self._closer.in_plain_string(self._state)
+        return self._plain
