@@ -15,7 +15,6 @@ from sapwood.constrain.spec import (
     JsonSchema,
     Regex,
     StructuralTag,
-    Tag,
 )
 
 from ..errors import RequestError
@@ -26,13 +25,12 @@ from .constraint_fields import (
     JsonSchemaFormat,
     OpenAIConstraintFields,
     ResponseFormat,
-    StructuralTagFields,
-    Structure,
     StructuredOutputs,
 )
 from .held import Held
-from .json_text import checked, is_given, object_text
-from .protocol import decode
+from .json_text import is_given, object_text, schema_text
+from .protocol import decode, filled, missing
+from .tags import StructuralTagFields, structural_tag
 
 MAX_WHITESPACE = 16
 """Most blanks and newlines that a request may allow between the parts of JSON."""
@@ -45,7 +43,7 @@ _FORMATS: dict[str, tuple[str, ...]] = {
     "text": (),
     "json_object": (),
     "json_schema": ("json_schema",),
-    "structural_tag": ("structures", "triggers"),
+    "structural_tag": ("structures", "triggers", "format"),
 }
 
 
@@ -56,12 +54,16 @@ class _Found(NamedTuple):
     read: Callable[[], Held]
 
 
-def held(fields: ConstraintFields, prefix: str = "") -> Held | None:
+def held(fields: ConstraintFields, prefix: str = "", calls: Held | None = None) -> Held | None:
     """The constraint that a request gives, if it gives one. ``prefix`` leads the fields' names.
 
-    ``RequestError`` for one of the wrong shape, for two, and for options without one.
+    ``calls`` is what the request's tools hold the output to; where they only keep it from calling,
+    another constraint may take their place.
+    ``RequestError`` for a constraint of the wrong shape, for two, and for options without one.
     """
     found = [*_own(fields, prefix), *_openai(fields)]
+    if calls is not None and (calls.tags or not found):
+        found.insert(0, _Found(calls.path, lambda: calls))
     if len(found) > 1:
         raise RequestError(
             f"{found[0].path} and {found[1].path} both constrain the output; give one of them",
@@ -93,9 +95,12 @@ def _given(
 ) -> Iterator[_Found]:
     for name, read in readers.items():
         value = getattr(fields, name)
-        if value is None or (isinstance(value, msgspec.Raw) and not is_given(value)):
-            continue
-        yield _Found(prefix + name, partial(read, value, prefix + name))
+        if _is_set(value):
+            yield _Found(prefix + name, partial(read, value, prefix + name))
+
+
+def _is_set(value: Any) -> bool:
+    return is_given(value) if isinstance(value, msgspec.Raw) else value is not None
 
 
 def _structured(outputs: StructuredOutputs) -> _Found:
@@ -122,10 +127,7 @@ def _check_format(form: ResponseFormat) -> None:
         )
     for kind, names in _FORMATS.items():
         for name in names:
-            value = getattr(form, name)
-            if kind == form.type and value is None:
-                raise _missing(f"{path}.{name}")
-            if kind != form.type and value is not None:
+            if kind != form.type and _is_set(getattr(form, name)):
                 raise RequestError(
                     f"{path}.{name} goes with the type `{kind}`, and not with `{form.type}`",
                     param=f"{path}.{name}",
@@ -134,10 +136,15 @@ def _check_format(form: ResponseFormat) -> None:
 
 def _response_format(form: ResponseFormat) -> Held:
     path = "response_format"
-    if form.json_schema is not None:
+    if form.type == "json_schema":
+        if form.json_schema is None:
+            raise missing(f"{path}.json_schema")
         return _json_schema_format(form.json_schema, f"{path}.json_schema")
-    if form.structures is not None:
-        return Held(_tags(form.structures, form.triggers or [], path), path)
+    if form.type == "structural_tag":
+        fields = StructuralTagFields(
+            structures=form.structures, triggers=form.triggers, format=form.format
+        )
+        return structural_tag(fields, path)
     return Held(ANY_OBJECT, path)
 
 
@@ -148,25 +155,16 @@ def _json_schema_format(form: JsonSchemaFormat, path: str) -> Held:
             param=f"{path}.name",
         )
     if not is_given(form.schema):
-        raise _missing(f"{path}.schema")
-    return Held(JsonSchema(schema=_schema_text(form.schema, f"{path}.schema")), f"{path}.schema")
-
-
-def _schema_text(raw: msgspec.Raw, path: str, *, quoted: bool = False) -> str:
-    """A schema's text. ``quoted``: it may come as a string that holds it."""
-    text = object_text(raw, path) if quoted else checked(bytes(raw), path)
-    if text.startswith("{") or text in ("true", "false"):
-        return text
-    kind = {'"': "a string", "[": "a list"}.get(text[0], text[:32])
-    raise RequestError(f"{path} is {kind}; a JSON schema is an object", param=path)
+        raise missing(f"{path}.schema")
+    return Held(JsonSchema(schema=schema_text(form.schema, f"{path}.schema")), f"{path}.schema")
 
 
 def _schema(raw: msgspec.Raw, path: str) -> Held:
-    return Held(JsonSchema(schema=_schema_text(raw, path, quoted=True)), path)
+    return Held(JsonSchema(schema=schema_text(raw, path, quoted=True)), path)
 
 
 def _regex(pattern: str, path: str) -> Held:
-    return Held(Regex(_filled(pattern, path)), path)
+    return Held(Regex(filled(pattern, path)), path)
 
 
 def _choice(options: list[str], path: str) -> Held:
@@ -178,51 +176,12 @@ def _choice(options: list[str], path: str) -> Held:
 def _grammar(given: GrammarField, path: str) -> Held:
     if isinstance(given, GrammarDefinition):
         inner = f"{path}.definition"
-        return Held(Grammar(_filled(given.definition, inner), given.syntax), inner)
-    return Held(Grammar(_filled(given, path)), path)
+        return Held(Grammar(filled(given.definition, inner), given.syntax), inner)
+    return Held(Grammar(filled(given, path)), path)
 
 
 def _tag(raw: msgspec.Raw, path: str) -> Held:
-    fields = decode(object_text(raw, path).encode(), StructuralTagFields, path)
-    return Held(_tags(fields.structures, fields.triggers, path), path)
-
-
-def _tags(structures: list[Structure], triggers: list[str], path: str) -> StructuralTag:
-    """Tags that can be written: each begins with a trigger, each trigger begins a tag."""
-    if not structures:
-        raise RequestError(f"{path}.structures is empty", param=f"{path}.structures")
-    for i, trigger in enumerate(triggers):
-        where = f"{path}.triggers[{i}]"
-        if not any(each.begin.startswith(_filled(trigger, where)) for each in structures):
-            raise RequestError(f"{where}: no `begin` of a structure starts with it", param=where)
-    tags = tuple(
-        _one_tag(structure, triggers, f"{path}.structures[{i}]")
-        for i, structure in enumerate(structures)
-    )
-    return StructuralTag(tags=tags, triggers=tuple(triggers))
-
-
-def _one_tag(structure: Structure, triggers: list[str], path: str) -> Tag:
-    begin = _filled(structure.begin, f"{path}.begin")
-    if not any(begin.startswith(trigger) for trigger in triggers):
-        raise RequestError(
-            f"{path}.begin starts with none of the triggers, so it could never be written",
-            param=f"{path}.begin",
-        )
-    if not is_given(structure.schema):
-        raise _missing(f"{path}.schema")
-    schema = _schema_text(structure.schema, f"{path}.schema")
-    return Tag(begin=begin, schema=schema, end=structure.end)
-
-
-def _filled(text: str, path: str) -> str:
-    if not text:
-        raise RequestError(f"{path} is empty", param=path)
-    return text
-
-
-def _missing(path: str) -> RequestError:
-    return RequestError(f"{path} is missing", param=path, code="missing_parameter")
+    return structural_tag(decode(object_text(raw, path).encode(), StructuralTagFields, path), path)
 
 
 def _with_options(given: Held | None, fields: ConstraintFields, prefix: str) -> Held | None:
@@ -247,7 +206,7 @@ def _with_options(given: Held | None, fields: ConstraintFields, prefix: str) -> 
             _refuse_option(prefix, "lenient", bool(fields.lenient), "a JSON schema")
     if given is None or kept is None:
         return None
-    return Held(kept, given.path, on_budget)
+    return given._replace(constraint=kept, on_budget=on_budget)
 
 
 def _refuse_option(prefix: str, name: str, given: bool, wanted: str) -> None:

@@ -6,11 +6,9 @@ from typing import Literal
 
 import msgspec
 
-ABSENT = msgspec.Raw(b"null")
-"""Raw fields hold JSON text as it was written: keys in their order, numbers as they are spelt.
-``null`` is "not given", as it is everywhere."""
-
-OnBudget = Literal["close", "cut"]
+from .held import OnBudget
+from .json_text import ABSENT
+from .tags import Structure
 
 
 class JsonSchemaFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -22,22 +20,6 @@ class JsonSchemaFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     description: str | None = None
 
 
-class Structure(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``begin``, JSON of a schema, ``end``."""
-
-    begin: str
-    schema: msgspec.Raw = ABSENT
-    end: str
-
-
-class StructuralTagFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``structural_tag`` as an object, or as the JSON text of one."""
-
-    type: Literal["structural_tag"] = "structural_tag"
-    structures: list[Structure]
-    triggers: list[str]
-
-
 class ResponseFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``response_format``: which other fields belong to it depends on ``type``."""
 
@@ -45,6 +27,7 @@ class ResponseFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     json_schema: JsonSchemaFormat | None = None
     structures: list[Structure] | None = None
     triggers: list[str] | None = None
+    format: msgspec.Raw = ABSENT
 
 
 class GrammarDefinition(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -11,7 +11,9 @@ from sapwood.constrain.spec import Constraint
 
 from ..errors import RequestError
 from ..messages import Refused
-from .constraint_fields import OnBudget
+
+OnBudget = Literal["close", "cut"]
+"""See ``messages.Submit``."""
 
 REFUSED = "constraint_refused"
 """The worker's code for a constraint that is malformed or cannot be enforced. ``param`` is then a
@@ -22,11 +24,23 @@ _TAG = re.compile(r"^/(?:tags|structures)/(\d+)(?:/schema)?")
 
 class Held(NamedTuple):
     """A constraint. ``path`` is the field of the request that holds its schema, expression or
-    grammar: what refusals name."""
+    grammar: what refusals name. ``tags`` are the fields that hold the schemas of its tags, where
+    they are not in ``structures`` below ``path``."""
 
     constraint: Constraint
     path: str
     on_budget: OnBudget = "close"
+    tags: tuple[str, ...] = ()
+
+    def place(self, pointer: str) -> str:
+        """Where in the request is what a pointer into the constraint points to: a field and, with
+        no more than a ``/`` between, the pointer within it."""
+        tag = _TAG.match(pointer)
+        if tag is None:
+            return self.path + pointer
+        number, within = int(tag[1]), pointer[tag.end() :]
+        known = number < len(self.tags)
+        return (self.tags[number] if known else f"{self.path}.structures[{number}].schema") + within
 
     @property
     def size(self) -> int:
@@ -39,7 +53,5 @@ def refusal(refused: Refused, held: Held | None) -> RequestError:
     no more than a ``/`` between, the pointer within it."""
     param = refused.param
     if refused.code == REFUSED and held is not None:
-        pointer = param or ""
-        within = _TAG.sub(r".structures[\1].schema", pointer)
-        param = held.path + within
+        param = held.place(param or "")
     return RequestError(refused.message, param=param, code=refused.code, status=refused.status)

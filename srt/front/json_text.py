@@ -10,6 +10,10 @@ import msgspec
 
 from ..errors import RequestError
 
+ABSENT = msgspec.Raw(b"null")
+"""What a raw field is where it was not given. Raw fields hold JSON text as it was written: keys in
+their order, numbers as they are spelt. ``null`` is "not given", as it is everywhere."""
+
 MAX_BYTES = 1_000_000
 """Longest JSON text that is passed on."""
 
@@ -28,6 +32,15 @@ def object_text(raw: msgspec.Raw, path: str) -> str:
     if data.startswith(b'"'):
         data = str(_plain(data, path)).encode()
     return checked(data, path)
+
+
+def schema_text(raw: msgspec.Raw, path: str, *, quoted: bool = False) -> str:
+    """A schema's text. ``quoted``: it may come as a string that holds it. See ``checked``."""
+    text = object_text(raw, path) if quoted else checked(bytes(raw), path)
+    if text.startswith("{") or text in ("true", "false"):
+        return text
+    kind = {'"': "a string", "[": "a list"}.get(text[0], text[:32])
+    raise RequestError(f"{path} is {kind}; a JSON schema is an object", param=path)
 
 
 def checked(data: bytes, path: str) -> str:

@@ -53,7 +53,6 @@ This table and ``refuse_unsupported`` are the one place to open when one of them
 MISPLACED: dict[str, str] = {
     "schema": "a schema goes into `response_format.json_schema.schema`, or into `json_schema`",
     "strict": "it goes into `response_format.json_schema`; every schema is enforced without it too",
-    "format": "this form of structural tags is not supported; give `structures` and `triggers`",
 }
 """Where fields belong that are often sent to the wrong place."""
 
@@ -73,6 +72,18 @@ def decode(body: bytes, kind: type[T], path: str = "") -> T:
         raise RequestError(
             f"{path or 'the body'} is not JSON: {error}", param=path or None, code="invalid_json"
         ) from error
+
+
+def missing(path: str) -> RequestError:
+    """For a field that must be there."""
+    return RequestError(f"{path} is missing", param=path, code="missing_parameter")
+
+
+def filled(text: str, path: str) -> str:
+    """A text that must not be empty."""
+    if not text:
+        raise RequestError(f"{path} is empty", param=path)
+    return text
 
 
 def refuse_unsupported(body: msgspec.Struct, names: Iterable[str], where: str = "") -> None:
@@ -97,10 +108,9 @@ def _explained(text: str, kind: type[msgspec.Struct], root: str) -> RequestError
     unknown = _UNKNOWN.match(text)
     if unknown is not None:
         return _unknown_field(unknown[1], _path(unknown[2] or "$"), kind, root)
-    missing = _MISSING.match(text)
-    if missing is not None:
-        full = _joined(root, _joined(_path(missing[2] or "$"), missing[1]))
-        return RequestError(f"{full} is missing", param=full, code="missing_parameter")
+    absent = _MISSING.match(text)
+    if absent is not None:
+        return missing(_joined(root, _joined(_path(absent[2] or "$"), absent[1])))
     at = _AT.match(text)
     message, path = (at[1], _path(at[2])) if at is not None else (text, "")
     message = message[:1].lower() + _NULL_TYPE.sub("`", message)[1:]

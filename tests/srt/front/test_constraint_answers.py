@@ -113,6 +113,13 @@ def test_refusals_within_tags_name_the_structure(parts, post):
     tags["structures"] = [{"begin": f"<{i}", "schema": SCHEMA, "end": ">"} for i in range(2)]
     error = post(COMPLETIONS, {"prompt": "x", "structural_tag": tags}).json()["error"]
     assert error["param"] == "structural_tag.structures[1].schema/properties/a"
+    content = {"type": "json_schema", "json_schema": SCHEMA}
+    nested = [{"begin": f"<{i}", "content": content, "end": ">"} for i in range(2)]
+    form = {"type": "triggered_tags", "triggers": ["<"], "tags": nested}
+    given = {"type": "structural_tag", "format": form}
+    error = post(CHAT, {"messages": HI, "response_format": given}).json()["error"]
+    place = "response_format.format.tags[1].content.json_schema/properties/a"
+    assert error["param"] == place
 
 
 # Warnings

@@ -198,7 +198,12 @@ def test_c015_options(parts, post, path):
         (True, "", "object"),
         ({"type": "structural_tag"}, ".structures", "missing"),
         ({"type": "structural_tag", "structures": STRUCTURES}, ".triggers", "missing"),
-        ({"type": "structural_tag", "format": {"type": "tag"}}, ".format", "structures"),
+        ({"type": "structural_tag", "format": {"type": "tag"}}, ".format.begin", "missing"),
+        ({"type": "structural_tag", "format": {"type": "or"}}, ".format.type", "`triggered_tags`"),
+        ({"type": "structural_tag", "format": {}}, ".format.type", "missing"),
+        ({"type": "structural_tag", "format": "x"}, ".format", "object"),
+        ({"type": "structural_tag", **TAGS, "format": {}}, ".structures", "format"),
+        ({"type": "text", "format": {}}, ".format", "`structural_tag`"),
         ({"type": "structural_tag", **TAGS, "structures": []}, ".structures", "empty"),
         ({"type": "structural_tag", **TAGS, "triggers": []}, ".structures[0].begin", "trigger"),
         ({"type": "structural_tag", **TAGS, "triggers": [""]}, ".triggers[0]", "empty"),
@@ -208,6 +213,79 @@ def test_c015_options(parts, post, path):
 )
 def test_c021_wrong_shapes(parts, post, path, form, param, word):
     refused(ask(post, path, response_format=form), f"response_format{param}", word)
+    assert not parts.worker.submits
+
+
+def tag(begin, **content):
+    content = content or {"type": "json_schema", "json_schema": SCHEMA}
+    return {"type": "tag", "begin": begin, "content": content, "end": "</f>"}
+
+
+SPEC = Tag(begin="<f=a>", schema=TEXT, end="</f>")
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted"),
+    [
+        (
+            tag("<f=a>"),
+            StructuralTag(
+                tags=(SPEC,), triggers=(), free_text=False, at_least_one=True, stop_after_first=True
+            ),
+        ),
+        (
+            {"type": "triggered_tags", "triggers": ["<f"], "tags": [tag("<f=a>")]},
+            StructuralTag(tags=(SPEC,), triggers=("<f",)),
+        ),
+        (
+            {
+                "type": "triggered_tags",
+                "triggers": ["<f"],
+                "tags": [tag("<f=a>")],
+                "at_least_one": True,
+                "stop_after_first": True,
+            },
+            StructuralTag(tags=(SPEC,), triggers=("<f",), at_least_one=True, stop_after_first=True),
+        ),
+        (
+            {
+                "type": "tags_with_separator",
+                "tags": [tag("<f=a>")],
+                "separator": ",",
+                "at_least_one": True,
+            },
+            StructuralTag(
+                tags=(SPEC,), triggers=(), free_text=False, separator=",", at_least_one=True
+            ),
+        ),
+    ],
+)
+def test_nested_structural_tags(parts, post, form, wanted):
+    given = {"type": "structural_tag", "format": form}
+    assert constraint_of(parts, ask(post, CHAT, response_format=given)) == wanted
+    assert constraint_of(parts, ask(post, GENERATE, structural_tag=json.dumps(given))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("form", "param"),
+    [
+        (tag(""), ".begin"),
+        (tag("<f", type="any_text"), ".content.type"),
+        (tag("<f", type="regex", pattern="a"), ".content.type"),
+        (tag("<f", type="json_schema"), ".content.json_schema"),
+        (tag("<f", type="json_schema", json_schema="{}"), ".content.json_schema"),
+        (tag("<f", type="json_schema", json_schema={}, x=1), ".content.x"),
+        ({"type": "triggered_tags", "triggers": ["<f"], "tags": []}, ".tags"),
+        ({"type": "triggered_tags", "triggers": ["<g"], "tags": [tag("<f")]}, ".triggers[0]"),
+        ({"type": "triggered_tags", "triggers": [], "tags": [tag("<f")]}, ".tags[0].begin"),
+        ({"type": "triggered_tags", "tags": [tag("<f")]}, ".triggers"),
+        ({"type": "tags_with_separator", "tags": [tag("<f")]}, ".separator"),
+        ({"type": "tags_with_separator", "tags": [tag("<f"), 5], "separator": ""}, ".tags[1]"),
+    ],
+)
+def test_wrong_nested_structural_tags(parts, post, form, param):
+    given = {"type": "structural_tag", "format": form}
+    refused(ask(post, CHAT, response_format=given), f"response_format.format{param}")
     assert not parts.worker.submits
 
 
