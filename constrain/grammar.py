@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import llguidance
@@ -19,7 +19,17 @@ from .vocabulary import Vocabulary
 Encode = Callable[[str], Sequence[int]]
 """How the model's tokenizer writes a text, without special tokens."""
 
+_LIMITS = {"max_items_in_row": 50_000, "step_max_items": 1_000_000, "step_lexer_fuel": 2_000_000}
+"""Unions of hundreds of similar objects need more than the engine's defaults."""
+
 _JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+def _free(whitespace: int) -> dict[str, Any]:
+    """Options for up to so many blanks wherever JSON allows them."""
+    blanks = f"[ \\n\\r\\t]{{0,{whitespace}}}"
+    return {"whitespace_flexible": True, "whitespace_pattern": blanks}
+
 
 MAX_PROOFS = 200
 """Pairs of choices of a schema that are compared by compiling both together."""
@@ -39,7 +49,7 @@ class Compiler:
             raise ValueError("a vocabulary without an end token cannot end a constrained output")
         self._eos_ids = sorted(vocabulary.eos_ids)
         self._words = mask_words(vocabulary.size)
-        self._limits = llguidance.LLParserLimits(verbose_errors=False)
+        self._limits = llguidance.LLParserLimits(verbose_errors=False, **_LIMITS)
         wrapper = llguidance.TokenizerWrapper(_Bytes(vocabulary, encode))
         self._tokenizer = llguidance.LLTokenizer(
             wrapper, n_vocab=vocabulary.size, eos_token=self._eos_ids
@@ -63,9 +73,17 @@ class Compiler:
         pointer, keyword = first_use(schema, reason)
         raise Refusal(pointer, keyword, reason)
 
-    def _schema(self, schema: Any) -> CompiledGrammar:
+    def enforced(self, schema: Any, whitespace: int = 0) -> CompiledGrammar:
+        """Compiles a schema of the engine's own dialect; ``Refusal`` with the engine's message.
+
+        ``whitespace`` is the most blanks and newlines between the parts of the text; with 0 they
+        are fixed.
+        """
+        return self._schema(schema, _free(whitespace) if whitespace else _JSON_OPTIONS)
+
+    def _schema(self, schema: Any, options: Mapping[str, Any] = _JSON_OPTIONS) -> CompiledGrammar:
         try:
-            grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=_JSON_OPTIONS)
+            grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=dict(options))
         except ValueError as error:
             raise _EngineRefusal("", "", str(error)) from error
         return self._compile(grammar)

@@ -62,7 +62,7 @@ def enforced(
     made = plan(schema, lenient=constraint.lenient)
     for _ in range(MAX_RELAXED):
         try:
-            return compiler.json_schema(made.engine, constraint.whitespace), made
+            return compiler.enforced(made.engine, constraint.whitespace), made
         except Refusal as refusal:
             looser = relaxed(made, refusal.reason)
             if looser is None:
