@@ -6,8 +6,14 @@ import json
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sapwood.constrain.spec import Choice, Grammar, JsonSchema, Regex, StructuralTag, Tag
+from sapwood.srt.errors import RequestError
+from sapwood.srt.front.bodies import ChatBody, GenerateBody
+from sapwood.srt.front.protocol import decode
+from tests.fakes.scripted_worker import make_parts
 
 CHAT, COMPLETIONS, GENERATE = "/v1/chat/completions", "/v1/completions", "/generate"
 OPENAI = (CHAT, COMPLETIONS)
@@ -447,3 +453,61 @@ def test_c001_a_large_schema_for_many_samples_is_refused(parts, post):
     refused(post(GENERATE, each), "sampling_params.json_schema", "fewer samples")
     assert not parts.worker.submits
     assert post(COMPLETIONS, body).status_code == 200
+
+
+NAMES = (
+    "type", "json_schema", "name", "schema", "strict", "structures", "triggers", "format", "begin",
+    "end", "tags", "content", "json", "regex", "choice", "grammar", "syntax", "definition",
+)  # fmt: skip
+WORDS = (
+    "text",
+    "json_object",
+    "json_schema",
+    "structural_tag",
+    "tag",
+    "triggered_tags",
+    "lark",
+    "",
+)
+LEAVES = st.sampled_from(WORDS) | st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+FIELDS = (
+    "response_format", "structured_outputs", "json_schema", "regex", "choice", "ebnf", "grammar",
+    "structural_tag", "guided_json", "guided_grammar", "lenient", "whitespace", "on_budget",
+)  # fmt: skip
+NATIVE = tuple(name for name in FIELDS[2:] if not name.startswith("guided"))
+INTAKE = make_parts().front.intake
+
+
+def read(work, body, kind):
+    """What a request is held to, or its refusal."""
+    try:
+        return work(decode(json.dumps(body).encode(), kind)).prompts[0].held
+    except RequestError as error:
+        return error
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=2))
+@settings(max_examples=400, deadline=None)
+def test_c021_any_json_is_understood_or_refused(fields):
+    """Never a fault of ours, never ignored, and never refused without the name of a field."""
+    found = read(INTAKE.chat, {**FIXED[CHAT], **fields}, ChatBody)
+    quiet = ({"type": "text"}, None, False, 0, "close")
+    if isinstance(found, RequestError):
+        assert found.status == 400
+        assert found.param.split(".")[0].split("[")[0] in fields
+    elif found is None:
+        assert all(value in quiet for value in fields.values())
+    native = {name: value for name, value in fields.items() if name in NATIVE}
+    found = read(INTAKE.generate, {"text": "x", "sampling_params": native}, GenerateBody)
+    if isinstance(found, RequestError):
+        assert found.status == 400
+        assert found.param.startswith("sampling_params.")
+    elif found is None:
+        assert all(value in quiet for value in native.values())
