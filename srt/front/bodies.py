@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from .constraint_fields import ConstraintFields, OpenAIConstraintFields
+from .tool_fields import ToolChoiceField, ToolField
 
 Ids = list[int]
 
@@ -97,15 +98,16 @@ class ChatBody(OpenAIBody, forbid_unknown_fields=True, kw_only=True):
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
-    # Published by OpenAI, without meaning here.
+    tools: list[ToolField] | None = None
+    tool_choice: ToolChoiceField | None = None
     parallel_tool_calls: bool | None = None
+
+    # Published by OpenAI, without meaning here.
     prediction: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
 
     # Not yet.
-    tools: list[Any] | None = None
-    tool_choice: Any = None
     functions: list[Any] | None = None
     function_call: Any = None
     audio: Any = None
@@ -191,6 +193,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     model: str | None = None
     prompt: str | list[str] | None = None
     messages: list[ChatMessage] | None = None
+    tools: list[ToolField] | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -17,13 +17,13 @@ from .openai_replies import (
     ChatDelta,
     ChatReply,
     ChatReplyChoice,
-    ChatReplyMessage,
     ChunkHead,
     Usage,
     encode,
     warnings_of,
 )
 from .token_names import ChatLogprobs, TokenNames
+from .turn import Turn
 
 
 def matched(finish: Finish) -> str | int | UnsetType:
@@ -51,6 +51,7 @@ class ChatAnswer:
         self._wants_logprobs = params.logprobs is not None
         self._wants_ids = bool(body.return_token_ids)
         self._chunks = Chunks(call, self._head, body.stream_options)
+        self._turns = [self._turn(choice.index) for choice in call.choices]
         self._open = [Cursor(choice, every_id=self._wants_ids) for choice in call.choices]
 
     def whole(self) -> bytes:
@@ -83,30 +84,42 @@ class ChatAnswer:
         """What follows the last choice's end."""
         return self._chunks.end()
 
+    def _turn(self, index: int) -> Turn:
+        tools = self._call.prepared.tools
+        if tools is None:
+            return Turn(None, str)
+        key = f"{self._call.id}/{index}"
+        named = tools.use.mode == "named"
+        return Turn(tools.reader(), lambda n: tools.format.call_id(f"{key}/{n}"), named=named)
+
     def _frames(self, index: int, news: News) -> list[bytes]:
-        frames = []
-        if news.is_first:
-            opening = ChatChunkChoice(index=index, delta=ChatDelta("assistant", ""))
-            frames.append(self._chunks.frame(opening))
-        chunk = ChatChunkChoice(index=index, delta=ChatDelta(content=news.text or UNSET))
-        if self._wants_logprobs:
-            chunk.logprobs = self._logprobs(news.logprobs, news.finish)
-        if self._wants_ids:
-            chunk.token_ids = news.ids
+        turn = self._turns[index]
+        deltas = turn.deltas(news.text, ended=news.finish is not None)
+        has_more = news.finish is not None or self._wants_logprobs or self._wants_ids
+        if not deltas and has_more:
+            deltas = [ChatDelta()]
+        chunks = [ChatChunkChoice(index=index, delta=delta) for delta in deltas]
+        if chunks and self._wants_logprobs:
+            chunks[0].logprobs = self._logprobs(news.logprobs, news.finish)
+        if chunks and self._wants_ids:
+            chunks[0].token_ids = news.ids
         if news.finish is not None:
-            chunk.finish_reason = news.finish.reason
-            chunk.matched_stop = matched(news.finish)
-        frames.append(self._chunks.frame(chunk))
-        return frames
+            chunks[-1].finish_reason = turn.finish_reason(news.finish)
+            chunks[-1].matched_stop = matched(news.finish)
+        if news.is_first:
+            chunks.insert(0, ChatChunkChoice(index=index, delta=turn.opening()))
+        return [self._chunks.frame(chunk) for chunk in chunks]
 
     def _choice(self, choice: Choice) -> ChatReplyChoice:
         assert choice.finish is not None
+        turn = self._turn(choice.index)
+        message = turn.message(choice.text)
         logprobs = self._logprobs(choice.logprobs, choice.finish) if self._wants_logprobs else None
         return ChatReplyChoice(
             index=choice.index,
-            message=ChatReplyMessage(choice.text),
+            message=message,
             logprobs=logprobs,
-            finish_reason=choice.finish.reason,
+            finish_reason=turn.finish_reason(choice.finish),
             matched_stop=matched(choice.finish),
             token_ids=choice.ids if self._wants_ids else UNSET,
         )

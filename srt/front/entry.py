@@ -13,6 +13,7 @@ from ..errors import RequestError
 from ..messages import Delta, Finish, Submit, TokenLogprobs
 from ..params import SamplingParams
 from .held import Held
+from .tool_use import Tools
 
 
 class Prompt(NamedTuple):
@@ -29,7 +30,8 @@ class Prompt(NamedTuple):
 class Prepared(NamedTuple):
     """A request that is fit to be submitted: everything checked, every default filled in.
 
-    ``names`` are further rids of the user's that stand for the whole request. ``seed``, the user's
+    ``names`` are further rids of the user's that stand for the whole request; ``tools`` what its
+    answers may call. ``seed``, the user's
     or a fresh one, is that of all prompts.
     """
 
@@ -39,6 +41,7 @@ class Prepared(NamedTuple):
     priority: int = 0
     names: tuple[str, ...] = ()
     tenant: str = ""
+    tools: Tools | None = None
 
 
 class Choice:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
-
-import msgspec
 
 from ..chat_template import ChatTemplate
 from ..errors import RequestError
@@ -13,13 +11,13 @@ from ..params import SamplingParams, check_token_id
 from ..tokenizer import Tokenizer
 from .bodies import (
     ChatBody,
-    ChatMessage,
     CompletionBody,
     DetokenizeBody,
     GenerateBody,
     NativeParams,
     TokenizeBody,
 )
+from .chat_prompt import ChatPrompts
 from .constraint import held
 from .entry import Prepared, Prompt
 from .held import Held
@@ -35,6 +33,7 @@ from .resolve import (
     namespace,
     native_params,
 )
+from .tool_use import read_tools
 
 T = TypeVar("T")
 
@@ -46,8 +45,6 @@ MAX_CONSTRAINTS = 32_000_000
 
 _OPENAI = ("custom_logit_processor", "logits_processors", "lora_path")
 _CHAT = (
-    "tools",
-    "tool_choice",
     "functions",
     "function_call",
     "audio",
@@ -75,7 +72,8 @@ class Intake:
 
     No state, safe to use from several threads; tokenising a long text takes a while, so a server
     calls it in a thread pool. All methods raise ``RequestError`` for what cannot be run.
-    ``control`` lets text in chat messages form control tokens.
+    ``control`` lets text in chat messages form control tokens. ``tool_format`` names the way in
+    which the model calls tools; ``auto`` finds it out from the template.
     """
 
     def __init__(
@@ -85,29 +83,27 @@ class Intake:
         template: ChatTemplate,
         *,
         control: bool = False,
+        tool_format: str = "auto",
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self._template = template
-        self._control = control
+        self._chats = ChatPrompts(template, control=control, tool_format=tool_format)
 
     def chat(self, body: ChatBody) -> Prepared:
         """One prompt, made by the model's chat template."""
         refuse_unsupported(body, (*_OPENAI, *_CHAT))
         self.model.check_name(body.model)
         params = chat_params(body, self.model)
-        ids = self._chat_ids(
-            body.messages,
-            body.add_generation_prompt,
-            body.continue_final_message,
-            body.chat_template_kwargs,
-        )
-        prompt = Prompt(ids, params, checked_rid(body.rid), held=held(body))
+        tools = read_tools(body, self._chats.format)
+        constraint = held(body, calls=None if tools is None else tools.held())
+        ids = self._chats.ids(body, () if tools is None else tools.shown)
+        prompt = Prompt(ids, params, checked_rid(body.rid), held=constraint)
         wanted = (
             body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
         )
         prompt = fitted(prompt, self.model, body.truncate_prompt_tokens, "messages", wanted)
-        return self._prepared([prompt], body.cache_salt, body.priority)
+        prepared = self._prepared([prompt], body.cache_salt, body.priority)
+        return prepared._replace(tools=tools)
 
     def completion(self, body: CompletionBody) -> Prepared:
         """One prompt, or a list of them."""
@@ -163,16 +159,16 @@ class Intake:
         if (body.prompt is None) == (body.messages is None):
             raise RequestError("exactly one of prompt and messages is needed", param="prompt")
         if body.messages is not None:
-            ids = self._chat_ids(
-                body.messages,
-                body.add_generation_prompt,
-                body.continue_final_message,
-                body.chat_template_kwargs,
-            )
-            return [ids]
+            tools = read_tools(body, self._chats.format)
+            return [self._chats.ids(body, () if tools is None else tools.shown)]
         texts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt or ())
         add_bos = False if body.add_special_tokens is False else None
         return self.tokenizer.encode_batch(texts, add_bos=add_bos)
+
+    @property
+    def tool_format(self) -> str:
+        """The format in which the model calls tools."""
+        return self._chats.format.name
 
     def detokenize(self, body: DetokenizeBody) -> list[str]:
         """Text of each list of ids; a flat list gives one text."""
@@ -181,27 +177,6 @@ class Intake:
         lists = prompt_list(body.tokens, "tokens") if body.tokens else []
         checked = [self._checked_ids(ids, "tokens") for ids in lists if isinstance(ids, list)]
         return [self.tokenizer.decode(ids, skip_special=skip) for ids in checked or [[]]]
-
-    def _chat_ids(
-        self,
-        messages: Sequence[ChatMessage],
-        add_generation_prompt: bool | None,
-        continue_final_message: bool | None,
-        variables: Mapping[str, Any] | None,
-    ) -> list[int]:
-        goes_on = bool(continue_final_message)
-        opens = not goes_on if add_generation_prompt is None else add_generation_prompt
-        plain = [
-            {k: v for k, v in msgspec.structs.asdict(message).items() if v is not None}
-            for message in messages
-        ]
-        return self._template.encode(
-            plain,
-            add_generation_prompt=opens,
-            continue_final_message=goes_on,
-            variables=variables,
-            control=self._control,
-        )
 
     def _read_prompts(
         self, given: Sequence[str | list[int]], param: str

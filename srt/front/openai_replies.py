@@ -36,10 +36,26 @@ class Usage(msgspec.Struct):
         return cls(prompt, completion, prompt + completion, cached)
 
 
-class ChatReplyMessage(msgspec.Struct):
-    """The assistant's turn."""
+class CalledFunction(msgspec.Struct):
+    """A function and its arguments, as JSON text."""
 
-    content: str
+    name: str
+    arguments: str
+
+
+class ReplyCall(msgspec.Struct):
+    """A call of a tool."""
+
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class ChatReplyMessage(msgspec.Struct):
+    """The assistant's turn. ``content`` is ``null`` where there are calls and no text."""
+
+    content: str | None
+    tool_calls: list[ReplyCall] | UnsetType = UNSET
     role: Literal["assistant"] = "assistant"
     refusal: None = None
 
@@ -69,11 +85,28 @@ class ChatReply(msgspec.Struct, kw_only=True):
     warnings: list[Warning] | UnsetType = UNSET
 
 
+class FunctionDelta(msgspec.Struct):
+    """What a chunk adds to a call's function: the name first, with arguments that are empty."""
+
+    name: str | UnsetType = UNSET
+    arguments: str = ""
+
+
+class CallDelta(msgspec.Struct):
+    """What a chunk adds to a call; ``index`` is the call's place in the answer."""
+
+    index: int
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+
+
 class ChatDelta(msgspec.Struct):
     """What a chunk adds."""
 
     role: Literal["assistant"] | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[CallDelta] | UnsetType = UNSET
 
 
 class ChatChunkChoice(msgspec.Struct, kw_only=True):

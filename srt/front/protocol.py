@@ -19,8 +19,6 @@ _MISSING = re.compile(r"Object missing required field `(.*?)`(?: - at `(.*)`)?$"
 _NULL_TYPE = re.compile(r" \| null`|`null \| ")
 
 NOT_YET: dict[str, str] = {
-    "tools": "tools are not supported",
-    "tool_choice": "tools are not supported",
     "functions": "functions are not supported; they are OpenAI's older form of tools",
     "function_call": "functions are not supported; they are OpenAI's older form of tools",
     "stop_regex": "stop patterns are not supported; `stop` takes strings",
@@ -99,8 +97,8 @@ def refuse_unsupported(body: msgspec.Struct, names: Iterable[str], where: str = 
 
 def _harmless(name: str, value: Any) -> bool:
     """Values that ask for what happens anyway."""
-    if name in ("tool_choice", "function_call"):
-        return value in ("none", "auto")  # without tools both mean none
+    if name == "function_call":
+        return value in ("none", "auto")  # without functions both mean none
     return bool(name == "modalities" and value == ["text"])
 
 

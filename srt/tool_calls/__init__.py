@@ -5,7 +5,8 @@ Pure: text and constraints in, text and constraints out.
 
 from .choice import ToolChoice, ToolUse
 from .detect import FORMATS, chosen_format
-from .format import CallFormat
+from .format import CallFormat, Message
+from .history import in_call_order
 from .layout import Layout
 from .reader import ArgumentsPiece, CallReader, CallStart, ContentPiece, Event
 from .tool import Tool
@@ -19,8 +20,10 @@ __all__ = [
     "ContentPiece",
     "Event",
     "Layout",
+    "Message",
     "Tool",
     "ToolChoice",
     "ToolUse",
     "chosen_format",
+    "in_call_order",
 ]

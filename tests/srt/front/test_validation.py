@@ -152,8 +152,6 @@ def test_c070_wrong_model_is_a_404(post, model, path):
 @pytest.mark.parametrize(
     ("path", "field", "value"),
     [
-        (CHAT, "tools", [{"type": "function", "function": {"name": "f"}}]),
-        (CHAT, "tool_choice", "required"),
         (CHAT, "functions", [{"name": "f"}]),
         (CHAT, "audio", {"voice": "x", "format": "wav"}),
         (CHAT, "modalities", ["text", "audio"]),
