@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -27,30 +27,51 @@ _DIGIT = ((48, 57),)
 _WORD = ((48, 57), (65, 90), (95, 95), (97, 122))
 _SPACE = ((9, 13), (32, 32), (160, 160), (0x2028, 0x2029))
 _ANY = ((0, 0x10FFFF),)
+_ASCII = (1 << 128) - 1
+_CONTROLS = (1 << 32) - 1 | 1 << 127
 _LIKED = "a0A -1_./:@bzZ9#,x+=\"'\\"
 
 
-class CharSet(NamedTuple):
-    """Characters in any of some ranges of code points, or in none of them."""
+class CharSet:
+    """Characters in any of some ranges of code points, or in none of them.
 
-    ranges: tuple[tuple[int, int], ...]
-    negated: bool = False
+    ``ascii`` has bit ``c`` set for each character ``c`` below 128 that is among them.
+    """
+
+    __slots__ = ("_negated", "_ranges", "ascii")
+
+    def __init__(self, ranges: tuple[tuple[int, int], ...], negated: bool = False) -> None:
+        self._ranges = ranges
+        self._negated = negated
+        bits = 0
+        for low, high in ranges:
+            if low < 128:
+                bits |= (1 << (min(high, 127) + 1)) - (1 << low)
+        self.ascii = _ASCII & ~bits if negated else bits
 
     def has(self, char: str) -> bool:
         """Whether a character is among them."""
         code = ord(char)
-        return any(low <= code <= high for low, high in self.ranges) is not self.negated
+        if code < 128:
+            return bool(self.ascii >> code & 1)
+        return any(low <= code <= high for low, high in self._ranges) is not self._negated
 
-    def samples(self) -> Iterable[str]:
-        """Some of them, those first that read well."""
-        yield from (char for char in _LIKED if self.has(char))
-        if self.negated:
-            yield from (chr(high + 1) for _, high in self.ranges if self.has(chr(high + 1)))
+    def beyond_ascii(self) -> Iterable[str]:
+        """Some of them that are not ASCII."""
+        if self._negated:
+            ends = (chr(high + 1) for _, high in self._ranges if high >= 127)
+            yield from (char for char in ("\x80", *ends) if self.has(char))
             return
-        for low, high in self.ranges:
-            yield chr(low)
-            if high > low:
+        for low, high in self._ranges:
+            if high >= 128:
+                yield chr(max(low, 128))
                 yield chr(high)
+
+
+@lru_cache(4096)
+def charset(ranges: tuple[tuple[int, int], ...], negated: bool = False) -> CharSet:
+    """The set of some ranges: equal ones are one object."""
+    return CharSet(ranges, negated)
 
 
 States = frozenset[int]
@@ -91,8 +112,8 @@ class Pattern:
         self.ways: dict[States, str | None] = {}
         start = self._state()
         self.accept = self._build(_parsed(expression), start)
-        self._edges[start].append((CharSet(_ANY), start))
-        self._edges[self.accept].append((CharSet(_ANY), self.accept))
+        self._edges[start].append((charset(_ANY), start))
+        self._edges[self.accept].append((charset(_ANY), self.accept))
 
     def after(self, text: str) -> States:
         """The states in which one may be after a text."""
@@ -288,14 +309,48 @@ def _moves(
 
 
 def _characters(sets: Sequence[set[CharSet]]) -> list[str]:
-    """Characters that lead somewhere in all automata, one of each kind."""
-    kinds: dict[tuple[frozenset[CharSet], ...], str] = {}
+    """Characters that lead somewhere in all automata, one of each kind: no two of them are in the
+    same of the given sets. Those that read well come first."""
+    blocks = [_ASCII & ~_CONTROLS, _CONTROLS]
     for chars in set().union(*sets):
-        for char in chars.samples():
-            kind = tuple(frozenset(c for c in each if c.has(char)) for each in sets)
-            if all(kind):
-                kinds.setdefault(kind, char)
-    return list(kinds.values())
+        split = []
+        for block in blocks:
+            inside, outside = block & chars.ascii, block & ~chars.ascii
+            split += [part for part in (inside, outside) if part]
+        blocks = split
+    useful = [_union(each) for each in sets]
+    found = sorted(
+        (_best(block) for block in blocks if all(block & bits for bits in useful)),
+        key=_rank,
+    )
+    if found:
+        return found
+    return [
+        char
+        for chars in set().union(*sets)
+        for char in chars.beyond_ascii()
+        if all(any(c.has(char) for c in each) for each in sets)
+    ]
+
+
+def _union(sets: Iterable[CharSet]) -> int:
+    bits = 0
+    for chars in sets:
+        bits |= chars.ascii
+    return bits
+
+
+def _best(block: int) -> str:
+    """The character of a block that reads best."""
+    for char in _LIKED:
+        if block >> ord(char) & 1:
+            return char
+    return chr((block & -block).bit_length() - 1)
+
+
+def _rank(char: str) -> tuple[int, str]:
+    at = _LIKED.find(char)
+    return (at if at >= 0 else len(_LIKED), char)
 
 
 def _parsed(expression: str) -> Any:
@@ -308,11 +363,11 @@ def _parsed(expression: str) -> Any:
 
 def _charset(op: Any, argument: Any) -> CharSet:
     if op is ops.LITERAL:
-        return CharSet(((argument, argument),))
+        return charset(((argument, argument),))
     if op is ops.NOT_LITERAL:
-        return CharSet(((argument, argument),), True)
+        return charset(((argument, argument),), True)
     if op is ops.ANY:
-        return CharSet(((10, 10), (13, 13), (0x2028, 0x2029)), True)
+        return charset(((10, 10), (13, 13), (0x2028, 0x2029)), True)
     ranges: list[tuple[int, int]] = []
     negated = False
     for kind, value in argument:
@@ -326,7 +381,7 @@ def _charset(op: Any, argument: Any) -> CharSet:
             ranges += _category(value)
         else:
             raise UnreadableError(str(kind))
-    return CharSet(tuple(ranges), negated)
+    return charset(tuple(ranges), negated)
 
 
 def _category(value: Any) -> tuple[tuple[int, int], ...]:
