@@ -229,21 +229,30 @@ def test_regular_and_grammar_constraints(
 
 
 def test_structural_tags(server: Any) -> None:
-    tags = {
-        "structures": [{"begin": "<call>", "schema": PLACE, "end": "</call>"}],
-        "triggers": ["<call>"],
+    tag = {
+        "type": "tag",
+        "begin": "<call>",
+        "content": {"type": "json_schema", "json_schema": PLACE},
+        "end": "</call>",
     }
-    prompt = 'I write <call>{"city": "Oslo", "north": true}</call>. Again: I write <call'
-    body = {"prompt": prompt, "temperature": 0, "max_tokens": 80, "stop": ["</call>"]}
-    free = answered(server, COMPLETIONS, {**body, "regex": "[^\\x00]*"})["choices"][0]["text"]
-    assert free
-    body["logit_bias"] = {}
-    tokens = answered(server, "/tokenize", {"prompt": "<call>"})["tokens"]
-    body |= {"structural_tag": tags, "logit_bias": {str(token): 20 for token in tokens}}
-    reply = answered(server, COMPLETIONS, body)["choices"][0]
-    if "<call>" in reply["text"]:
-        within = reply["text"].partition("<call>")[2]
-        assert is_place(within.partition("</call>")[0])
+    body = {"prompt": "Where? I say <call>", "temperature": 0, "max_tokens": 120}
+    one = {"type": "structural_tag", "format": tag}
+    text = answered(server, COMPLETIONS, {**body, "structural_tag": one})["choices"][0]["text"]
+    within = re.fullmatch(r"<call>(.*)</call>", text)
+    assert within
+    assert is_place(within[1])
+    form = {"type": "triggered_tags", "triggers": ["<call"], "tags": [tag], "at_least_one": True}
+    several = {"type": "structural_tag", "format": form}
+    text = answered(server, COMPLETIONS, {**body, "structural_tag": several})["choices"][0]["text"]
+    assert text.count("<call") >= 1
+    for part in text.split("<call")[1:]:
+        within = re.match(r">(\{.*?\})</call>", part)
+        assert within
+        assert is_place(within[1])
+    structures = [{"begin": "<call>", "schema": PLACE, "end": "</call>"}]
+    flat = {"type": "structural_tag", "structures": structures, "triggers": ["<call"]}
+    reply = answered(server, CHAT, chat(response_format=flat))["choices"][0]
+    assert reply["message"]["content"]
 
 
 # C015: blanks
