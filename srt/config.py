@@ -120,6 +120,11 @@ class FrontConfig:
     allow_control_tokens: bool = flag(
         False, "let text in chat messages form control tokens such as <|im_end|>"
     )
+    tool_format: str = flag(
+        "auto",
+        "how the model calls tools; auto: as its chat template does, or in a plain form",
+        ("auto", "hermes", "llama3", "mistral", "plain"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

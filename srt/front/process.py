@@ -65,6 +65,7 @@ def make_front(config: ServerConfig, checkpoint: Checkpoint, sender: Sender[ToWo
         checkpoint.tokenizer,
         ChatTemplate(sources, checkpoint.tokenizer),
         control=config.front.allow_control_tokens,
+        tool_format=config.front.tool_format,
     )
 
     def send(message: ToWorker) -> None:

@@ -85,6 +85,7 @@ async def server_info(request: Request) -> Response:
         {
             **front.info,
             "model": _model_info(front),
+            "tool_format": front.intake.tool_format,
             "status": "dead" if front.dead else "ready" if front.ready else "starting",
             "in_flight": len(front.journal),
             "stats": {
