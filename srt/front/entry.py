@@ -18,13 +18,15 @@ from .tool_use import Tools
 
 class Prompt(NamedTuple):
     """One prompt to be sampled ``params.n`` times. ``name`` is the user's own rid for it; ``text``
-    is what an echo shows; ``held`` what its samples are held to."""
+    is what an echo shows; ``held`` what its samples are held to; ``budget_at`` the field of the
+    request that says how many tokens they may have."""
 
     ids: list[int]
     params: SamplingParams
     name: str | None = None
     text: str | None = None
     held: Held | None = None
+    budget_at: str = "max_tokens"
 
 
 class Prepared(NamedTuple):

@@ -48,10 +48,13 @@ class Held(NamedTuple):
         return len(msgspec.json.encode(self.constraint))
 
 
-def refusal(refused: Refused, held: Held | None) -> RequestError:
-    """The worker's refusal in terms of the request: ``param`` is the constraint's field and, with
-    no more than a ``/`` between, the pointer within it."""
+def refusal(refused: Refused, held: Held | None, budget_at: str) -> RequestError:
+    """The worker's refusal in terms of the request: where ``param`` points into a constraint, to
+    the field that holds it too (see ``Held.place``). ``budget_at`` is what ``max_tokens`` is called
+    there."""
     param = refused.param
     if refused.code == REFUSED and held is not None:
         param = held.place(param or "")
+    elif param == "max_tokens":
+        param = budget_at
     return RequestError(refused.message, param=param, code=refused.code, status=refused.status)

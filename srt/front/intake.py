@@ -97,10 +97,11 @@ class Intake:
         tools = read_tools(body, self._chats.format)
         constraint = held(body, calls=None if tools is None else tools.held())
         ids = self._chats.ids(body, () if tools is None else tools.shown)
-        prompt = Prompt(ids, params, checked_rid(body.rid), held=constraint)
-        wanted = (
-            body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-        )
+        budget_at, wanted = "max_tokens", body.max_tokens
+        if body.max_completion_tokens is not None:
+            budget_at, wanted = "max_completion_tokens", body.max_completion_tokens
+        name = checked_rid(body.rid)
+        prompt = Prompt(ids, params, name, held=constraint, budget_at=budget_at)
         prompt = fitted(prompt, self.model, body.truncate_prompt_tokens, "messages", wanted)
         prepared = self._prepared([prompt], body.cache_salt, body.priority)
         return prepared._replace(tools=tools)
@@ -144,12 +145,15 @@ class Intake:
         cut_to = body.truncate_prompt_tokens
         given_params = _each(body.sampling_params, len(pairs), "sampling_params", NativeParams())
         wanted = [params.max_new_tokens for params in given_params]
-        constraints = _native_held(body, len(pairs))
-        prompts = [
-            fitted(Prompt(ids, params, name, held=each), self.model, cut_to, param, budget)
-            for (ids, _), params, name, budget, each in zip(
-                pairs, resolved, names, wanted, constraints, strict=True
+        given_prompts = [
+            Prompt(ids, params, name, held=each, budget_at=f"{where}max_new_tokens")
+            for (ids, _), params, name, (each, where) in zip(
+                pairs, resolved, names, _native_held(body, len(pairs)), strict=True
             )
+        ]
+        prompts = [
+            fitted(prompt, self.model, cut_to, param, budget)
+            for prompt, budget in zip(given_prompts, wanted, strict=True)
         ]
         return self._prepared(prompts, body.cache_salt, body.priority, call_names)
 
@@ -269,12 +273,13 @@ def _each(value: T | list[T] | None, count: int, name: str, default: T) -> list[
     return value
 
 
-def _native_held(body: GenerateBody, count: int) -> list[Held | None]:
-    """A constraint for each prompt; one for all of them is read once."""
+def _native_held(body: GenerateBody, count: int) -> list[tuple[Held | None, str]]:
+    """A constraint for each prompt, and where its parameters are; one for all is read once."""
     given = body.sampling_params
     if isinstance(given, list):
-        return [held(params, f"sampling_params[{i}].") for i, params in enumerate(given)]
-    return [held(given or NativeParams(), "sampling_params.")] * count
+        places = [f"sampling_params[{i}]." for i in range(len(given))]
+        return [(held(params, at), at) for params, at in zip(given, places, strict=True)]
+    return [(held(given or NativeParams(), "sampling_params."), "sampling_params.")] * count
 
 
 def _check_constraints(prompts: Sequence[Prompt]) -> None:

@@ -21,7 +21,7 @@ from ..messages import (
     ToWorker,
 )
 from ..metrics import Metrics
-from .entry import Call, Entry, Prepared
+from .entry import Call, Entry, Prepared, Prompt
 from .held import refusal
 
 OnReply = Callable[[ControlReply], None]
@@ -96,7 +96,7 @@ class Journal:
         elif isinstance(message, Refused):
             entry = self._entries.get(message.rid)
             if entry is not None and entry.epoch == message.epoch:
-                self._end_call(entry.call, refusal(message, entry.prompt.held), "refused")
+                self._end_call(entry.call, _refusal(message, entry.prompt), "refused")
         else:
             on_reply = self._asked.pop(message.id, None)
             if on_reply is not None:
@@ -252,3 +252,7 @@ class Journal:
 
 def _aborted() -> RequestError:
     return RequestError(ABORTED, code="request_aborted")
+
+
+def _refusal(message: Refused, prompt: Prompt) -> RequestError:
+    return refusal(message, prompt.held, prompt.budget_at)

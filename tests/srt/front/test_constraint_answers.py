@@ -92,11 +92,29 @@ def test_c001_a_refusal_of_many_choices_is_told_once(parts, post, stream):
     assert 'sapwood_ended_total{reason="refused"} 1' in send(parts, "GET", "/metrics").text
 
 
-def test_what_is_not_about_the_schema_keeps_its_field(parts, post):
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"messages": HI, "max_tokens": 3}, "max_tokens"),
+        (CHAT, {"messages": HI}, "max_tokens"),
+        (CHAT, {"messages": HI, "max_completion_tokens": 3}, "max_completion_tokens"),
+        (COMPLETIONS, {"prompt": "x"}, "max_tokens"),
+    ],
+)
+def test_c017_a_budget_that_is_too_small_is_named_as_it_was_given(parts, post, path, body, param):
     told = "max_tokens is 3; the shortest answer has 9 tokens"
-    parts.worker.script = refusing("max_tokens", code="budget", message=told)
-    error = post(CHAT, {"messages": HI, "response_format": FORMAT, "max_tokens": 3}).json()["error"]
-    assert (error["param"], error["message"]) == ("max_tokens", told)
+    parts.worker.script = refusing("max_tokens", code="budget_too_small", message=told)
+    error = post(path, {**body, "json_schema": SCHEMA}).json()["error"]
+    assert (error["param"], error["message"]) == (param, told)
+
+
+def test_c017_a_native_budget_that_is_too_small_is_named_as_it_was_given(parts, post):
+    parts.worker.script = refusing("max_tokens", code="budget_too_small")
+    one = {"json_schema": SCHEMA, "max_new_tokens": 3}
+    error = post(GENERATE, {"text": "x", "sampling_params": one}).json()["error"]
+    assert error["param"] == "sampling_params.max_new_tokens"
+    error = post(GENERATE, {"text": ["x", "y"], "sampling_params": [{}, one]}).json()["error"]
+    assert error["param"] == "sampling_params[1].max_new_tokens"
 
 
 @pytest.mark.parametrize("pointer", ["", None])
