@@ -142,9 +142,10 @@ class Closer:
             yield from self._rest_of_object(shape, keys)
             return
         if inner and state.mode in (Mode.KEY, Mode.IN_KEY, Mode.COLON):
-            for head, key in self._heads(state, frame, shape):
-                for tail in itertools.islice(self._rest_of_object(shape, (*keys, key)), _WAYS):
-                    yield head + tail
+            heads = self._heads(state, frame, shape)
+            yield from _crossed(
+                (head, self._rest_of_object(shape, (*keys, key))) for head, key in heads
+            )
             return
         assert frame.key is not None
         child = shape.child(frame.key)
@@ -157,9 +158,7 @@ class Closer:
             if inner and state.mode is Mode.VALUE
             else self._value(state, level + 1, child)
         )
-        for value in values:
-            for tail in itertools.islice(self._rest_of_object(shape, then), _WAYS):
-                yield value + tail
+        yield from _crossed((value, self._rest_of_object(shape, then)) for value in values)
 
     def _heads(self, state: JsonText, frame: Frame, shape: Shape) -> Iterator[tuple[str, str]]:
         """Ends or writes a key and its value: the text, and the key."""
@@ -291,10 +290,10 @@ class Closer:
             if inner and state.mode is Mode.VALUE
             else state.text[frame.at :].decode("utf-8", "replace")
         )
-        for value in self._value(state, level + 1, child):
-            item = (begun + value).strip()
-            for tail in itertools.islice(self._rest_of_array(shape, [*texts, item]), _WAYS):
-                yield value + tail
+        yield from _crossed(
+            (value, self._rest_of_array(shape, [*texts, (begun + value).strip()]))
+            for value in self._value(state, level + 1, child)
+        )
 
     def _rest_of_array(self, shape: Shape, texts: list[str]) -> Iterator[str]:
         """Ends an array after some items: with as many as are required, then with more."""
@@ -460,6 +459,21 @@ def _in_turns(ways: list[Iterator[str]]) -> Iterator[str]:
                 left.append(way)
                 yield text
         ways = left
+
+
+def _crossed(ways: Iterator[tuple[str, Iterator[str]]]) -> Iterator[str]:
+    """Beginnings with what may follow each: the first few beginnings, each with the first that
+    follows it; then these with others; then other beginnings."""
+    few: list[tuple[str, Iterator[str]]] = []
+    for head, tails in itertools.islice(ways, _WAYS // 2):
+        tail = next(tails, None)
+        if tail is not None:
+            yield head + tail
+            few.append((head, tails))
+    for head, tails in few:
+        yield from (head + tail for tail in itertools.islice(tails, _WAYS))
+    for head, tails in ways:
+        yield from (head + tail for tail in itertools.islice(tails, 2))
 
 
 def _near_first(choices: list[list[str]]) -> Iterator[tuple[str, ...]]:

@@ -45,8 +45,8 @@ class Reader(Protocol):
         """Whether the output is right as it is, where the grammar lets it end."""
         ...
 
-    def keeps_endings_of(self, before: Reader) -> bool:
-        """Whether every ending of ``before``, which this continues, is one here too."""
+    def keeps(self, ending: bytes, before: Reader) -> bool:
+        """Whether an ending of ``before``, which this continues, is plainly one here too."""
         ...
 
 
@@ -146,7 +146,7 @@ class EndingMatcher:
             return Ending(known.text[len(data) :], known.tokens[1:])
         if known.text.startswith(data):
             return Ending(known.text[len(data) :])
-        return known if reader.keeps_endings_of(self._reader) else None
+        return known if reader.keeps(known.text, self._reader) else None
 
     def _found(self, reader: Reader, remaining: int | None) -> Ending | None:
         """The first ending that the grammar takes too, of those that come in time if there is

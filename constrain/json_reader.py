@@ -62,12 +62,12 @@ class JsonSchemaReader:
             return False
         return satisfies(value, self._exact, self._exact)
 
-    def keeps_endings_of(self, before: JsonSchemaReader) -> bool:
-        """Whether both are in one string that may be any text."""
-        if self.exacting or before._state.at != self._state.at:
+    def keeps(self, ending: bytes, before: JsonSchemaReader) -> bool:
+        """Whether both are in one string that may be any text, and the document is right."""
+        if before._state.at != self._state.at:
             return False
         if not (self._state.in_free_text and before._state.in_free_text):
             return False
         if self._plain is None:
             self._plain = self._closer.in_plain_string(self._state)
-        return self._plain
+        return self._plain and (not self.exacting or self._satisfied(ending))

@@ -13,6 +13,7 @@ from .plan import SchemaPlan, plan, relaxed
 from .refusal import Refusal
 from .spec import JsonSchema, Warning
 from .token_text import TokenText
+from .union import merged
 
 MAX_RELAXED = 40
 """Times that a schema is loosened for what the engine cannot say of it."""
@@ -60,6 +61,9 @@ def enforced(
 ) -> tuple[CompiledGrammar, SchemaPlan]:
     """A schema's plan and grammar: loosened until the engine takes it."""
     made = plan(schema, lenient=constraint.lenient)
+    together = merged(made.engine)
+    if together is not None:
+        made = made._replace(engine=together, residue=True)
     for _ in range(MAX_RELAXED):
         try:
             return compiler.enforced(made.engine, constraint.whitespace), made

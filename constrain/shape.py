@@ -7,6 +7,7 @@ other choices of a ``oneOf``) are left out: an alternative may take too much.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from functools import cached_property
@@ -176,8 +177,10 @@ class Shapes:
         found = self._known.get(key)
         if found is None:
             shapes = []
-            for parts in self._expand(list(schemas), (), frozenset()):
-                shape = Shape(parts, self._root)
+            todo = [((place,), schema) for place, schema in enumerate(schemas)]
+            for parts in self._expand(todo, [], frozenset()):
+                # In the order of the document: that in which an engine writes keys.
+                shape = Shape(tuple(part for _, part in sorted(parts, key=_place)), self._root)
                 if shape.types:
                     shapes.append(shape)
                 if len(shapes) >= MAX_SHAPES:
@@ -186,32 +189,43 @@ class Shapes:
         return found[1]
 
     def _expand(
-        self, todo: list[Any], parts: Conjunction, seen: frozenset[int]
-    ) -> Iterator[Conjunction]:
-        todo = list(todo)
-        choices: list[list[Any]] = []
+        self, todo: list[_Placed], parts: list[_Placed], seen: frozenset[int]
+    ) -> Iterator[list[_Placed]]:
+        """The ways to choose one of each union; ``todo`` is yet to be taken apart."""
+        todo, parts = list(todo), list(parts)
+        choices: list[list[_Placed]] = []
         while todo:
-            schema = todo.pop(0)
+            place, schema = todo.pop(0)
             if schema is False:
                 return
             if not isinstance(schema, dict) or id(schema) in seen:
                 continue
             seen |= {id(schema)}
+            if any(key not in _APPLICATORS for key in schema):
+                parts.append(((*place, 0), schema))
             if "$ref" in schema:
-                todo.append(target(schema["$ref"], self._root))
-            todo += schema.get("allOf", ())
-            choices += [schema[name] for name in ("anyOf", "oneOf") if name in schema]
+                todo.append(((*place, 1), target(schema["$ref"], self._root)))
+            todo += [((*place, 2, at), each) for at, each in enumerate(schema.get("allOf", ()))]
+            for slot, name in enumerate(("anyOf", "oneOf"), 3):
+                if name in schema:
+                    choices.append([((*place, slot), each) for each in schema[name]])
             if "if" in schema:
                 then = {"allOf": [schema["if"], schema.get("then", True)]}
-                choices.append([then, schema.get("else", True)])
-            if any(key not in _APPLICATORS for key in schema):
-                parts = (*parts, schema)
+                otherwise = schema.get("else", True)
+                choices.append([((*place, 5), then), ((*place, 5), otherwise)])
         if not choices:
             yield parts
             return
-        for choice in choices[0]:
-            others = [{"anyOf": each} for each in choices[1:]]
-            yield from self._expand([choice, *others], parts, seen)
+        for choice in itertools.product(*choices):
+            yield from self._expand(list(choice), parts, seen)
+
+
+_Placed = tuple[tuple[int, ...], Any]
+"""A schema with its place in the document."""
+
+
+def _place(placed: _Placed) -> tuple[int, ...]:
+    return placed[0]
 
 
 _APPLICATORS = frozenset(
