@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from ..errors import RequestError
+from ..tool_calls import arguments_of
 
 Message = dict[str, Any]
 ContentForm = Literal["string", "parts"]
@@ -24,8 +24,9 @@ def normalized(
 
     ``form_of(role, listed)`` says which form, given the one that the client used. Text parts that
     have to become one string are joined with nothing between them, as templates that loop over
-    parts do. Tool calls' ``arguments``, JSON text on the wire, become objects; text that is no
-    JSON object stays text. ``RequestError`` with the path of whatever is malformed.
+    parts do. Tool calls' ``arguments``, JSON text on the wire, become objects that templates print
+    as they were spelt; text that is no JSON object stays text. An empty list of calls is none.
+    ``RequestError`` with the path of whatever is malformed.
     """
     if not isinstance(messages, (list, tuple)) or not messages:
         raise RequestError("messages must be a list with at least one message", param="messages")
@@ -47,7 +48,7 @@ def _message(
         new["content"] = [{"type": "text", "text": text} for text in texts]
     else:
         new["content"] = "".join(texts)
-    if message.get("tool_calls") is not None:
+    if message.get("tool_calls") not in (None, []):
         new["tool_calls"] = _tool_calls(message["tool_calls"], f"{path}.tool_calls")
     else:
         new.pop("tool_calls", None)
@@ -99,15 +100,5 @@ def _tool_call(call: Any, path: str) -> Message:
     function = dict(call["function"])
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        function["arguments"] = _arguments(arguments)
+        function["arguments"] = arguments_of(arguments)
     return {**call, "function": function}
-
-
-def _arguments(text: str) -> Any:
-    if not text.strip():
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text

@@ -16,6 +16,7 @@ import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..errors import RequestError
+from ..tool_calls import dumped, holds_arguments
 
 
 class TemplateRefusalError(jinja2.TemplateError):
@@ -115,6 +116,9 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     # Jinja's own filter escapes for HTML, which a prompt is not.
+    as_spelt = not (ensure_ascii or indent or separators or sort_keys)
+    if as_spelt and holds_arguments(value):
+        return dumped(value)
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

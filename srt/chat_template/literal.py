@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import RequestError
+from ..tool_calls import Arguments
 
 _PRIVATE = range(0xE000, 0xF900)
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -55,12 +56,13 @@ def rewritten(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {
+        changed = {
             change(key) if isinstance(key, str) else key: (
                 part if key == "role" and part in _ROLES else rewritten(part, change)
             )
             for key, part in value.items()
         }
+        return Arguments(changed, change(value.text)) if isinstance(value, Arguments) else changed
     if isinstance(value, (list, tuple)):
         return [rewritten(part, change) for part in value]
     return value
@@ -71,6 +73,8 @@ def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
+        if isinstance(value, Arguments):
+            yield value.text
         for key, part in value.items():
             yield from strings(key)
             yield from strings(part)

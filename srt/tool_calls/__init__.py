@@ -3,6 +3,7 @@
 Pure: text and constraints in, text and constraints out.
 """
 
+from .arguments import Arguments, arguments_of, dumped, holds_arguments
 from .choice import ToolChoice, ToolUse
 from .detect import FORMATS, chosen_format
 from .format import CallFormat, Message
@@ -13,6 +14,7 @@ from .tool import Tool
 
 __all__ = [
     "FORMATS",
+    "Arguments",
     "ArgumentsPiece",
     "CallFormat",
     "CallReader",
@@ -24,6 +26,9 @@ __all__ = [
     "Tool",
     "ToolChoice",
     "ToolUse",
+    "arguments_of",
     "chosen_format",
+    "dumped",
+    "holds_arguments",
     "in_call_order",
 ]

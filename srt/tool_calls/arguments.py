@@ -53,3 +53,13 @@ def dumped(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(map(dumped, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def holds_arguments(value: Any, depth: int = 4) -> bool:
+    """Whether arguments are in a value, no deeper than in a list of calls."""
+    if isinstance(value, Arguments):
+        return True
+    if depth == 0 or not isinstance(value, (Mapping, list, tuple)):
+        return False
+    parts = value.values() if isinstance(value, Mapping) else value
+    return any(holds_arguments(part, depth - 1) for part in parts)
