@@ -270,8 +270,8 @@ class Closer:
                 return
             choices.append(values)
         heads = [f"{json.dumps(name, ensure_ascii=False)}: " for name in names]
-        for values in itertools.islice(_near_first(choices), _WAYS * 2):
-            members = [head + value for head, value in zip(heads, values, strict=True)]
+        for chosen in itertools.islice(_near_first(choices), _WAYS * 2):
+            members = [head + value for head, value in zip(heads, chosen, strict=True)]
             lead = "" if first or not members else ", "
             yield lead + ", ".join(members) + "}"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .grammar import Compiler
+from .json_schema import compile_schema
 from .matcher import Matcher
 from .refusal import Refusal
 from .spec import Choice, Constraint, Grammar, JsonSchema, Regex, Warning
+from .token_text import TokenText
 from .vocabulary import Vocabulary
 
 
@@ -39,11 +40,12 @@ class ConstraintCompiler:
 
     def __init__(self, vocabulary: Vocabulary, encode: Callable[[str], Sequence[int]]) -> None:
         self._grammars = Compiler(vocabulary, encode)
+        self._tokens = TokenText(vocabulary, encode)
 
     def compile(self, constraint: Constraint) -> Compiled:
         """Compiles; ``Refusal`` says what is malformed or cannot be enforced, and where."""
         if isinstance(constraint, JsonSchema):
-            return self._grammars.json_schema(json.loads(constraint.schema))
+            return compile_schema(constraint, self._grammars, self._tokens)
         if isinstance(constraint, Regex):
             return self._grammars.regex(constraint.pattern)
         if isinstance(constraint, Choice):

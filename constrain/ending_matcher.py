@@ -45,7 +45,7 @@ class Reader(Protocol):
         """Whether the output is right as it is, where the grammar lets it end."""
         ...
 
-    def keeps(self, ending: bytes, before: Reader) -> bool:
+    def keeps(self, ending: bytes, before: object) -> bool:
         """Whether an ending of ``before``, which this continues, is plainly one here too."""
         ...
 

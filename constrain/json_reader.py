@@ -62,9 +62,9 @@ class JsonSchemaReader:
             return False
         return satisfies(value, self._exact, self._exact)
 
-    def keeps(self, ending: bytes, before: JsonSchemaReader) -> bool:
+    def keeps(self, ending: bytes, before: object) -> bool:
         """Whether both are in one string that may be any text, and the document is right."""
-        if before._state.at != self._state.at:
+        if not isinstance(before, JsonSchemaReader) or before._state.at != self._state.at:
             return False
         if not (self._state.in_free_text and before._state.in_free_text):
             return False

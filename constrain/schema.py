@@ -30,6 +30,11 @@ def enforceable(schema: Any, disjoint: Disjoint | None = None) -> Any:
 
     With ``disjoint``, ``oneOf`` whose choices may overlap is rewritten too.
     """
+    return rewritten(checked(schema), disjoint)
+
+
+def checked(schema: Any) -> Any:
+    """A copy of a schema that is well-formed, without what says nothing in its draft."""
     try:
         text = json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -45,7 +50,7 @@ def enforceable(schema: Any, disjoint: Disjoint | None = None) -> Any:
         copy = {}
     _drop(copy, keywords.NOT_YET.get(keywords.draft(copy), frozenset()), 0)
     check(copy, "", 0)
-    return rewritten(copy, disjoint)
+    return copy
 
 
 def _drop(schema: Any, names: frozenset[str], depth: int) -> None:

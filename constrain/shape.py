@@ -177,7 +177,7 @@ class Shapes:
         found = self._known.get(key)
         if found is None:
             shapes = []
-            todo = [((place,), schema) for place, schema in enumerate(schemas)]
+            todo: list[_Placed] = [((place,), each) for place, each in enumerate(schemas)]
             for parts in self._expand(todo, [], frozenset()):
                 # In the order of the document: that in which an engine writes keys.
                 shape = Shape(tuple(part for _, part in sorted(parts, key=_place)), self._root)

@@ -186,7 +186,7 @@ class Pattern:
         if len(self._edges) >= MAX_STATES:
             raise UnreadableError("too many states")
         for table in (self._edges, self._empty, self._begin, self._end):
-            table.append([])  # type: ignore[attr-defined]
+            table.append([])
         return len(self._edges) - 1
 
     def _build(self, items: Iterable[tuple[Any, Any]], start: int) -> int:
@@ -210,7 +210,8 @@ class Pattern:
                 raise UnreadableError("flags")
             return self._build(argument[3], start)
         if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
-            return self._repeat(*argument, start)
+            low, high, repeated = argument
+            return self._repeat(low, high, repeated, start)
         if op is ops.AT:
             return self._anchor(argument, start)
         raise UnreadableError(str(op))

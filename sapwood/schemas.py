@@ -13,9 +13,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from sapwood.constrain.grammar import CompiledGrammar, Compiler, MatcherError
+from sapwood.constrain.compile import Compiled, ConstraintCompiler
+from sapwood.constrain.grammar import MatcherError
 from sapwood.constrain.order import in_schema_order
 from sapwood.constrain.refusal import Refusal
+from sapwood.constrain.spec import JsonSchema
 from sapwood.srt.checkpoint import find_model, open_checkpoint
 from sapwood.srt.errors import UsageError
 
@@ -52,7 +54,7 @@ class Checker:
         vocabulary = checkpoint.vocabulary
         self._tokenizer = tokenizer
         self._eos_ids = sorted(vocabulary.eos_ids)
-        self._compiler = Compiler(vocabulary, self._encode)
+        self._compiler = ConstraintCompiler(vocabulary, self._encode)
         self._row = np.zeros((vocabulary.size + 31) // 32, np.int32)
 
     def _encode(self, text: str) -> list[int]:
@@ -61,7 +63,7 @@ class Checker:
     def verdict(self, name: str, schema: Any, tests: list[Mapping[str, Any]]) -> Verdict:
         """Compiles a schema and judges its instances."""
         try:
-            grammar = self._compiler.json_schema(schema)
+            grammar = self._compiler.compile(JsonSchema(schema=json.dumps(schema)))
         except Refusal as no:
             return Verdict(
                 id=name, outcome="refused", pointer=no.pointer, keyword=no.keyword, reason=no.reason
@@ -77,16 +79,15 @@ class Checker:
                 return Verdict(id=name, outcome=outcome, tests=found)
         return Verdict(id=name, outcome="right")
 
-    def accepts(self, grammar: CompiledGrammar, value: Any) -> bool:
+    def accepts(self, grammar: Compiled, value: Any) -> bool:
         """Whether every token of the value's text is allowed, and an end token after it."""
         matcher = grammar.matcher()
         text = json.dumps(value, ensure_ascii=False)
         try:
             for token in self._encode(text):
                 matcher.fill(self._row)
-                if not self._allowed(token):
+                if not self._allowed(token) or matcher.advance(token) != "ok":
                     return False
-                matcher.consume([token])
             matcher.fill(self._row)
         except MatcherError:
             return False

@@ -1,0 +1,114 @@
+"""What of a schema the engine enforces, and what is left to judge on values."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any, NamedTuple
+
+from .evaluate import found
+from .keywords import FORMAT_LIMITS, FORMAT_PATTERNS
+from .schema import checked, children, enforceable
+from .spec import Warning
+
+
+class SchemaPlan(NamedTuple):
+    """``engine`` is a schema for llguidance: it takes every right value, and more only where there
+    is a ``residue``. ``exact`` is the user's schema in one spelling (that of draft 2020-12), for
+    whoever judges or makes up values. ``warnings`` are keywords that a lenient plan dropped.
+    """
+
+    engine: Any
+    exact: Any
+    residue: bool
+    warnings: tuple[Warning, ...] = ()
+
+
+def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
+    """Plans a schema; ``Refusal`` for what is malformed or cannot be enforced."""
+    exact = checked(schema)
+    normalise(exact)
+    return SchemaPlan(enforceable(schema), exact, False)
+
+
+def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
+    """A plan whose engine's schema takes more; ``None`` if it has been loosened already."""
+    if made.residue or not _readable(made.exact):
+        return None
+    return made._replace(engine=_loose(made.exact), residue=True)
+
+
+def _readable(schema: Any) -> bool:
+    """Whether all expressions of a schema can be judged on values."""
+    if not isinstance(schema, dict):
+        return True
+    wanted = [schema["pattern"]] if "pattern" in schema else []
+    try:
+        for expression in (*wanted, *schema.get("patternProperties", ())):
+            found(expression, "")
+    except re.error:
+        return False
+    return all(_readable(child) for _, child in children(schema))
+
+
+def normalise(schema: Any) -> None:
+    """Turns spellings of earlier drafts into those of 2020-12, at all levels, in place."""
+    if not isinstance(schema, dict):
+        return
+    for bound, open_bound in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if schema.get(open_bound) is True and bound in schema:
+            schema[open_bound] = schema.pop(bound)
+        elif isinstance(schema.get(open_bound), bool):
+            del schema[open_bound]
+    if isinstance(schema.get("items"), list):
+        schema["prefixItems"] = schema.pop("items")
+        if "additionalItems" in schema:
+            schema["items"] = schema.pop("additionalItems")
+    for key, then in schema.pop("dependencies", {}).items():
+        kind = "dependentRequired" if isinstance(then, list | str) else "dependentSchemas"
+        schema.setdefault(kind, {})[key] = [then] if isinstance(then, str) else then
+    name = schema.get("format")
+    limit = FORMAT_PATTERNS.get(name) or FORMAT_LIMITS.get(name) if isinstance(name, str) else None
+    if limit:
+        schema["allOf"] = [*schema.get("allOf", ()), {"pattern": limit}]
+    for _, child in children(schema):
+        normalise(child)
+
+
+_DROPPED = frozenset(
+    (
+        "contains",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "maxProperties",
+        "minContains",
+        "minProperties",
+        "not",
+        "propertyNames",
+        "then",
+        "uniqueItems",
+    )
+)
+
+
+def _loose(schema: Any) -> Any:
+    """A schema of the same values and more, of keywords that the engine has."""
+    copied = copy.deepcopy(schema)
+    todo = [copied]
+    while todo:
+        each = todo.pop()
+        if not isinstance(each, dict):
+            continue
+        for keyword in _DROPPED & each.keys():
+            del each[keyword]
+        if "oneOf" in each:
+            union = {"anyOf": each.pop("oneOf")}
+            if "anyOf" in each:
+                each["allOf"] = [*each.get("allOf", ()), union]
+            else:
+                each |= union
+        todo += [child for _, child in children(each)]
+    return enforceable(copied)
