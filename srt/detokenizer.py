@@ -97,6 +97,7 @@ class Writing:
         "_matcher",
         "_ready",
         "_shown",
+        "_shown_ids",
         "_skip",
         "_text",
         "epoch",
@@ -106,6 +107,7 @@ class Writing:
         self.epoch = opened.epoch
         self._text = text
         self._skip = opened.skip_special_tokens
+        self._shown_ids = opened.shown_ids
         self._include_stop = opened.include_stop
         self._matcher = StopMatcher(opened.stop) if opened.stop else None
         self._decoder = _Utf8("replace")
@@ -117,7 +119,7 @@ class Writing:
 
     def add(self, ids: Sequence[int], finish: Finish | None) -> str:
         """The text that may be shown now that ``ids`` have come; all of it with a ``finish``."""
-        pieces = [self._text.of(token, self._skip) for token in ids]
+        pieces = [self._text.of(token, self._skip, self._shown_ids) for token in ids]
         if finish is not None and ids and self._is_stop_token(finish):
             pieces.pop()
         match = self._search(pieces)

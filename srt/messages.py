@@ -127,6 +127,7 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", kw_only=True, omit_defau
     stop: tuple[str, ...] = ()
     include_stop: bool = False
     skip_special_tokens: bool = True
+    shown_ids: tuple[int, ...] = ()
     output_ids: list[int] = []
     delivered: int = 0
 

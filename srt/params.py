@@ -22,6 +22,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ``top_k`` 0 is off. ``max_tokens`` ``None`` is "to the end of the context"; the front replaces
     it by a number before a request is submitted. ``logprobs`` is the number of alternatives to
     report beside each output token (0 reports the chosen token alone), ``None`` reports nothing.
+    ``shown_ids`` are special tokens that are text even where special tokens are skipped.
     ``prompt_logprobs_from`` asks for the log-probabilities of the prompt's tokens from that
     position on, with ``prompt_logprobs_top`` alternatives.
     """
@@ -43,6 +44,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ignore_eos: bool = False
     include_stop: bool = False
     skip_special_tokens: bool = True
+    shown_ids: tuple[int, ...] = ()
     logprobs: int | None = None
     prompt_logprobs_from: int | None = None
     prompt_logprobs_top: int = 0

@@ -40,9 +40,9 @@ class TokenText:
             if token < len(self._plain):
                 self._plain[token] = b""
 
-    def of(self, token: int, skip_special: bool = True) -> bytes:
-        """The text of one token, in bytes."""
-        table = self._plain if skip_special else self._all
+    def of(self, token: int, skip_special: bool = True, shown: Collection[int] = ()) -> bytes:
+        """The text of one token, in bytes; ``shown`` are never skipped."""
+        table = self._plain if skip_special and token not in shown else self._all
         return table[token] if token < len(table) else b""
 
 

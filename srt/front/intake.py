@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from ..chat_template import ChatTemplate
 from ..errors import RequestError
 from ..params import SamplingParams, check_token_id
@@ -87,6 +89,8 @@ class Intake:
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        special = tokenizer.special_ids
+        self._special_names = {n: t for n, t in tokenizer.markers.items() if t in special}
         self._chats = ChatPrompts(template, control=control, tool_format=tool_format)
 
     def chat(self, body: ChatBody) -> Prepared:
@@ -95,6 +99,9 @@ class Intake:
         self.model.check_name(body.model)
         params = chat_params(body, self.model)
         tools = read_tools(body, self._chats.format)
+        if tools is not None and tools.use.mode != "none":
+            marks = tools.marks(self._special_names)
+            params = msgspec.structs.replace(params, shown_ids=marks)
         constraint = held(body, calls=None if tools is None else tools.held())
         ids = self._chats.ids(body, () if tools is None else tools.shown)
         budget_at, wanted = "max_tokens", body.max_tokens

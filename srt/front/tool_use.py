@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import RequestError
@@ -35,6 +35,14 @@ class Tools(NamedTuple):
         constraint = self.format.layout.constraint(self.callable, self.use)
         tags = len(constraint.tags) // max(1, len(self.callable))
         return Held(constraint, "tools", tags=tuple(p for p in self.paths for _ in range(tags)))
+
+    def marks(self, specials: Mapping[str, int]) -> tuple[int, ...]:
+        """Which special tokens calls are written with: the reader must see them."""
+        layout = self.format.layout
+        written = [layout.run([("f", "{}")]), *layout.heads, *layout.triggers]
+        return tuple(
+            token for name, token in specials.items() if any(name in text for text in written)
+        )
 
     def reader(self) -> CallReader | None:
         """What reads the calls of one answer; ``None`` where none may be made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..messages import Finish
+from ..params import SamplingParams
 from ..stops import TokenText
 from .task import Task
 
@@ -37,7 +38,7 @@ class FinishRules:
         if token in request.stop_ids and output_len > params.min_tokens:
             return Finish("stop", token)
         if task.stops is not None:
-            match = task.stops.feed(self._text.of(token, params.skip_special_tokens))
+            match = task.stops.feed(self._piece(token, params))
             if match is not None and output_len >= params.min_tokens:
                 return Finish("stop", match.stop)
         return Finish("length") if request.length >= task.end else None
@@ -50,5 +51,9 @@ class FinishRules:
         request = task.request
         if task.stops is not None:
             for token in request.tokens[request.prompt_len :].tolist():
-                task.stops.feed(self._text.of(token, request.params.skip_special_tokens))
+                task.stops.feed(self._piece(token, request.params))
         return Finish("length") if request.output_len and request.length >= task.end else None
+
+    def _piece(self, token: int, params: SamplingParams) -> bytes:
+        """What a token adds to the text in which stop strings are looked for."""
+        return self._text.of(token, params.skip_special_tokens, params.shown_ids)

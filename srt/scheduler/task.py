@@ -64,6 +64,7 @@ class Task:
             stop=params.stop,
             include_stop=params.include_stop,
             skip_special_tokens=params.skip_special_tokens,
+            shown_ids=params.shown_ids,
             output_ids=submit.output_ids,
             delivered=submit.delivered,
         )

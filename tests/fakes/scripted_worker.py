@@ -160,6 +160,7 @@ class ScriptedWorker:
                 stop=params.stop,
                 include_stop=params.include_stop,
                 skip_special_tokens=params.skip_special_tokens,
+                shown_ids=params.shown_ids,
             )
         )
         self._schedule()

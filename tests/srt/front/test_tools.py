@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from sapwood.srt.detokenizer import Detokenizer
 from sapwood.srt.front.held import REFUSED
-from sapwood.srt.messages import Finish, Refused
+from sapwood.srt.front.tool_use import Tools
+from sapwood.srt.messages import Deltas, Finish, Opened, Refused, StepStats, TokenItem, Tokens
+from sapwood.srt.stops import TokenText
+from sapwood.srt.tool_calls import Tool, ToolUse
 from sapwood.srt.tool_calls.hermes import LAYOUT
+from sapwood.srt.tool_calls.llama3 import Llama3
+from sapwood.srt.tool_calls.mistral import Mistral
 from tests.fakes.scripted_worker import END, Parts, Script, make_parts
 
 from .conftest import chunks_of, send
@@ -359,3 +365,44 @@ def test_finish_of_a_stop_string_inside_of_a_call(parts: Parts) -> None:
     answer = message_of(send(parts, "POST", URL, json=body))
     assert answer["finish_reason"] == "stop"
     assert answer["tool_calls"] == [{"name": "weather", "arguments": '{"city": "O'}]
+
+
+MISTRAL = (
+    "{% for m in messages %}{% if m.role == 'user' %}{% if tools %}{{ tools | tojson }}{% endif %}"
+    "[INST]{{ m.content }}[/INST]{% elif m.tool_calls %}[TOOL_CALLS] ["
+    "{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}]<|im_end|>"
+    "{% else %}{{ m.content }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_another_format_over_http(stream: bool) -> None:
+    parts = make_parts(context_length=8192, template=MISTRAL)
+    text = '[TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Oslo"}}]'
+    read = put_together if stream else message_of
+    assert read(ask(parts, text, stream=stream)) == {
+        "content": None,
+        "tool_calls": [OSLO_CALL],
+        "finish_reason": "tool_calls",
+    }
+    assert parts.worker.submits[-1].constraint.prefix == "[TOOL_CALLS] ["
+    info = send(parts, "GET", "/server_info").json()
+    assert info["tool_format"] == "mistral"
+    assert len(ask(parts, text).json()["choices"][0]["message"]["tool_calls"][0]["id"]) == 9
+    parts.front.close()
+
+
+def test_marks_that_are_special_tokens_are_read_and_not_shown() -> None:
+    """A special token is no text, but the one that a call begins with is, to who reads calls."""
+    tools = Tools((Tool("f"),), (Tool("f"),), ToolUse("auto"), Mistral(), ("x",))
+    assert tools.marks({"[TOOL_CALLS]": 5, "[INST]": 3, "</s>": 2}) == (5,)
+    llama = tools._replace(format=Llama3())
+    assert llama.marks({"<|python_tag|>": 7, "<|eot_id|>": 9}) == (7,)
+    text = TokenText([b"a", b"</s>", b"[TOOL_CALLS]"], {1, 2})
+    assert [text.of(token, True, (2,)) for token in range(3)] == [b"a", b"", b"[TOOL_CALLS]"]
+    detokenizer = Detokenizer([b"a", b"</s>", b"[TOOL_CALLS]"], {1, 2})
+    detokenizer.feed(Opened(rid="r", choice=0, epoch=0, shown_ids=(2,)))
+    item = TokenItem("r", 0, 0, 0, [0, 1, 2], 0)
+    deltas = detokenizer.feed(Tokens([item], StepStats()))
+    assert isinstance(deltas, Deltas)
+    assert deltas.items[0].text == "a[TOOL_CALLS]"
