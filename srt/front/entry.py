@@ -208,7 +208,12 @@ class Call:
     @property
     def warnings(self) -> list[Warning]:
         """What lenient constraints do without, each once, in the order of the prompts."""
-        found = [warning for choice in self.choices for warning in choice.warnings]
+        found = [
+            warning if entry.prompt.held is None else entry.prompt.held.placed(warning)
+            for entry in self.entries
+            for choice in entry.choices
+            for warning in choice.warnings
+        ]
         return list(dict.fromkeys(found))
 
     def listen(self, callback: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from sapwood.constrain.spec import Constraint
+from sapwood.constrain.spec import Constraint, Warning
 
 from ..errors import RequestError
 from ..messages import Refused
@@ -41,6 +41,12 @@ class Held(NamedTuple):
         number, within = int(tag[1]), pointer[tag.end() :]
         known = number < len(self.tags)
         return (self.tags[number] if known else f"{self.path}.structures[{number}].schema") + within
+
+    def placed(self, warning: Warning) -> Warning:
+        """A warning that tells which of several schemas it is about."""
+        if not self.tags:
+            return warning
+        return msgspec.structs.replace(warning, pointer=self.place(warning.pointer))
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from sapwood.constrain.spec import Warning
 from sapwood.srt.detokenizer import Detokenizer
 from sapwood.srt.front.held import REFUSED
 from sapwood.srt.front.tool_use import Tools
@@ -406,3 +407,14 @@ def test_marks_that_are_special_tokens_are_read_and_not_shown() -> None:
     deltas = detokenizer.feed(Tokens([item], StepStats()))
     assert isinstance(deltas, Deltas)
     assert deltas.items[0].text == "a[TOOL_CALLS]"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_warnings_tell_which_tool_they_are_about(parts: Parts, stream: bool) -> None:
+    dropped = [Warning(pointer="/tags/1/schema/properties/x", keyword="not", reason="r")]
+    parts.worker.script = lambda submit: Script(OSLO.encode(), warnings=dropped)
+    body = {"messages": HI, "tools": [tool("a"), tool("weather")], "lenient": True}
+    response = send(parts, "POST", URL, json={**body, "stream": stream})
+    reply = chunks_of(response)[-1] if stream else response.json()
+    (warning,) = reply["warnings"]
+    assert warning["pointer"] == "tools[1].function.parameters/properties/x"
