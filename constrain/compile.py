@@ -9,7 +9,8 @@ from .grammar import Compiler
 from .json_schema import compile_schema
 from .matcher import Matcher
 from .refusal import Refusal
-from .spec import Choice, Constraint, Grammar, JsonSchema, Regex, Warning
+from .spec import Choice, Constraint, Grammar, JsonSchema, Regex, StructuralTag, Warning
+from .tags import TagCompiler
 from .token_text import TokenText
 from .vocabulary import Vocabulary
 
@@ -41,6 +42,7 @@ class ConstraintCompiler:
     def __init__(self, vocabulary: Vocabulary, encode: Callable[[str], Sequence[int]]) -> None:
         self._grammars = Compiler(vocabulary, encode)
         self._tokens = TokenText(vocabulary, encode)
+        self._tags = TagCompiler(vocabulary, encode, self._grammars)
 
     def compile(self, constraint: Constraint) -> Compiled:
         """Compiles; ``Refusal`` says what is malformed or cannot be enforced, and where."""
@@ -50,6 +52,8 @@ class ConstraintCompiler:
             return self._grammars.regex(constraint.pattern)
         if isinstance(constraint, Choice):
             return self._grammars.choice(constraint.options)
+        if isinstance(constraint, StructuralTag):
+            return self._tags.compile(constraint)
         if isinstance(constraint, Grammar) and constraint.syntax == "lark":
             return self._grammars.lark(constraint.text)
         raise Refusal("", "", "constraints of this kind are not supported")
