@@ -1,0 +1,197 @@
+"""What holds an answer and what reads it agree: anything that may be written is read as calls whose
+arguments keep to their schemas."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+import numpy as np
+import pytest
+
+from sapwood.constrain.compile import ConstraintCompiler
+from sapwood.constrain.matcher import Matcher
+from sapwood.constrain.refusal import Refusal
+from sapwood.srt.tokenizer import Tokenizer
+from sapwood.srt.tool_calls import (
+    ArgumentsPiece,
+    CallReader,
+    CallStart,
+    ContentPiece,
+    Tool,
+    ToolUse,
+)
+from sapwood.srt.tool_calls.hermes import LAYOUT as HERMES
+from sapwood.srt.tool_calls.layout import Layout
+from sapwood.srt.tool_calls.llama3 import LAYOUT as LLAMA3
+from sapwood.srt.tool_calls.mistral import Mistral
+
+LAYOUTS = {"hermes": HERMES, "llama3": LLAMA3, "mistral": Mistral().layout}
+SCHEMAS = {
+    "get": {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 20}},
+        "required": ["n"],
+        "additionalProperties": False,
+    },
+    "get_all": {
+        "properties": {"q": {"type": "string", "maxLength": 5}, "on": {"type": "boolean"}},
+        "required": ["q"],
+        "additionalProperties": False,
+    },
+}
+TOOLS = [*(Tool(name, None, json.dumps(schema)) for name, schema in SCHEMAS.items()), Tool("now")]
+NAMES = [tool.name for tool in TOOLS]
+
+
+class Model(NamedTuple):
+    """A tokenizer whose marks are tokens of their own, as those of models with tools are."""
+
+    tokenizer: Tokenizer
+    compiler: ConstraintCompiler
+
+
+@pytest.fixture
+def model(byte_level_json: Callable[..., dict[str, Any]]) -> Model:
+    special = ("<|im_end|>", "[TOOL_CALLS]", "<|python_tag|>")
+    tokenizer = Tokenizer(
+        byte_level_json(("t o", "{ Ċ"), special, ("<tool_call>", "</tool_call>")),
+        special_tokens={"eos_token": "<|im_end|>"},
+    )
+    return Model(tokenizer, ConstraintCompiler(tokenizer.vocabulary, tokenizer.encode))
+
+
+def allowed(matcher: Matcher, size: int) -> list[int]:
+    row = np.zeros((size + 31) // 32, np.int32)
+    matcher.fill(row)
+    bits = np.unpackbits(row.view(np.uint8), bitorder="little")[:size]
+    return [int(token) for token in np.flatnonzero(bits)]
+
+
+def sampled(model: Model, layout: Layout, use: ToolUse, seed: int, budget: int) -> str | None:
+    """What random sampling under the constraint writes within a budget; ``None`` where the budget
+    is too small."""
+    tokenizer = model.tokenizer
+    matcher = model.compiler.compile(layout.constraint(TOOLS, use)).matcher()
+    if len(matcher.completion()) > budget:
+        return None
+    rng, ids, remaining = random.Random(seed), [], budget
+    while True:
+        tokens = allowed(matcher, tokenizer.vocab_size)
+        # Towards calls: in free text they would hardly begin.
+        begins = [t for t in tokens if t >= 256] or [t for t in tokens if t in b'{"name:<tol_c']
+        token = rng.choice(begins) if begins and rng.random() < 0.6 else rng.choice(tokens)
+        remaining -= 1
+        if token == tokenizer.eos_id:
+            return tokenizer.decode(ids, skip_special=False)
+        if matcher.advance(token, remaining) != "ok":
+            if rng.random() < 0.9:
+                remaining += 1
+                continue
+            end = matcher.completion()
+            assert end[-1] == tokenizer.eos_id
+            assert len(end) <= remaining + 1
+            return tokenizer.decode([*ids, *end[:-1]], skip_special=False)
+        ids.append(token)
+        if remaining == 0:
+            pytest.fail("the budget was not kept")
+
+
+def read(layout: Layout, use: ToolUse, text: str) -> tuple[str, list[list[str]], bool]:
+    reader = CallReader(layout, NAMES, forced=use.forced)
+    content, calls = "", []
+    for event in [*reader.feed(text), *reader.end()]:
+        if isinstance(event, ContentPiece):
+            content += event.text
+        elif isinstance(event, CallStart):
+            calls.append([event.name, ""])
+        else:
+            assert isinstance(event, ArgumentsPiece)
+            calls[event.call][1] += event.text
+    return content, calls, reader.complete
+
+
+def check(layout: Layout, use: ToolUse, text: str) -> int:
+    """Reads what was written; the number of calls."""
+    content, calls, complete = read(layout, use, text)
+    assert not any(trigger in content for trigger in layout.triggers), text
+    assert complete == bool(calls)
+    for name, arguments in calls:
+        schema = SCHEMAS.get(name)
+        value = json.loads(arguments)
+        assert value == {} if schema is None else jsonschema_rs.is_valid(schema, value), text
+    if use.forced:
+        assert calls
+        assert content == ""
+    if use.single or (calls and not layout.several):
+        assert len(calls) <= 1
+    return len(calls)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    "use", [ToolUse("auto"), ToolUse("required"), ToolUse("required", True), ToolUse("auto", True)]
+)
+def test_whatever_may_be_written_is_read(name: str, use: ToolUse, model: Model) -> None:
+    layout = LAYOUTS[name]
+    texts = [sampled(model, layout, use, seed, 40 + 8 * seed) for seed in range(25)]
+    found = [check(layout, use, text) for text in texts if text is not None]
+    assert len(found) > 8
+    assert sum(found) > 0, texts
+    if layout.several and use.mode == "required" and not use.single:
+        assert max(found) > 1
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_c079_none_never_begins_a_call(name: str, model: Model) -> None:
+    layout, use = LAYOUTS[name], ToolUse("none")
+    for seed in range(8):
+        text = sampled(model, layout, use, seed, 60)
+        assert text is not None
+        assert not any(trigger in text for trigger in layout.triggers)
+        assert read(layout, use, text)[1] == []
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("forced", [True, False])
+def test_what_the_history_shows_may_be_written(name: str, forced: bool, model: Model) -> None:
+    """Token for token: marks are their own tokens, in the prompt and in what is generated."""
+    layout = LAYOUTS[name]
+    calls = [("get", '{"n": 7}'), ("get_all", '{"q": "é\\n", "on": true}'), ("now", "{}")]
+    text = layout.run(calls if layout.several else calls[:1])
+    use = ToolUse("required" if forced else "auto")
+    matcher = model.compiler.compile(layout.constraint(TOOLS, use)).matcher()
+    ids = model.tokenizer.encode(text)
+    for token in ids:
+        assert token in allowed(matcher, model.tokenizer.vocab_size), text
+        assert matcher.advance(token, 10_000) == "ok"
+    assert model.tokenizer.eos_id in allowed(matcher, model.tokenizer.vocab_size)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_forced_runs_are_tokenised_as_the_history_is(name: str, model: Model) -> None:
+    layout = LAYOUTS[name]
+    constraint = layout.constraint([Tool("now")], ToolUse("named", single=True))
+    matcher = model.compiler.compile(constraint).matcher()
+    ids: list[int] = []
+    while not matcher.is_complete:
+        run = matcher.forced() or allowed(matcher, model.tokenizer.vocab_size)[:1]
+        if run[0] == model.tokenizer.eos_id:
+            break
+        for token in run:
+            assert matcher.advance(token, 10_000) == "ok"
+        ids += run
+    assert ids == model.tokenizer.encode(layout.run([("now", "{}")]))
+
+
+def test_refusals_point_to_the_tool(model: Model) -> None:
+    bad = Tool("bad", None, '{"properties": {"a": {"type": "strng"}}}')
+    for name, layout in LAYOUTS.items():
+        tools: Sequence[Tool] = [*TOOLS, bad]
+        with pytest.raises(Refusal) as caught:
+            model.compiler.compile(layout.constraint(tools, ToolUse("auto")))
+        number = 3 * (len(layout.heads))
+        assert caught.value.pointer.startswith(f"/tags/{number}/schema/properties/a"), name
