@@ -60,7 +60,7 @@ def extract(client: openai.OpenAI, kind: type[T], text: str, form: Any, tries: i
             model="default",
             messages=messages,
             response_format=form,
-            max_tokens=200,
+            max_tokens=120,
             seed=attempt,
         )
         answer = reply.choices[0].message.content or ""
@@ -83,7 +83,7 @@ def main() -> int:
     with openai.OpenAI(base_url=url, api_key="none") as client:
         for name, mode in (("JSON mode", json_mode), ("with the schema", schema_mode)):
             print(f"{name}:")
-            found = extract(client, Meeting, TEXT, mode(Meeting), tries=5) or found
+            found = extract(client, Meeting, TEXT, mode(Meeting), tries=3) or found
             print(f"  {found!r}")
     return 0 if found is not None else 1
 

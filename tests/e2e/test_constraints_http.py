@@ -268,8 +268,12 @@ def test_c015_blanks_between_parts_are_bounded(server: Any, whitespace: int) -> 
     schema = {
         "type": "object",
         "properties": {
-            "s": {"type": "string", "maxLength": 30},
-            "a": {"type": "array", "items": {"type": "integer", "maximum": 999, "minimum": 0}},
+            "s": {"type": "string", "maxLength": 12},
+            "a": {
+                "type": "array",
+                "items": {"type": "integer", "maximum": 999, "minimum": 0},
+                "maxItems": 4,
+            },
         },
         "required": ["s", "a"],
         "additionalProperties": False,
@@ -321,7 +325,8 @@ def test_c017_a_budget_below_the_shortest_answer_is_refused_with_the_number(serv
 def test_c017_cut_answers_say_that_they_are(
     server: Any, client: openai.OpenAI, budget: int
 ) -> None:
-    body = chat(response_format=held_to(SENTENCE), on_budget="cut", max_tokens=200)
+    schema = {**SENTENCE, "properties": {"text": {"type": "string", "minLength": 60}}}
+    body = chat(response_format=held_to(schema), on_budget="cut", max_tokens=60)
     full = answered(server, CHAT, body)
     body["max_tokens"] = budget
     cut = answered(server, CHAT, body)
@@ -341,7 +346,7 @@ def test_c017_cut_answers_say_that_they_are(
 
 
 class Sentence(BaseModel):
-    text: str = Field(min_length=5)
+    text: str = Field(min_length=40)
 
 
 @pytest.mark.parametrize("on_budget", ["cut", "close"])
@@ -503,7 +508,7 @@ def test_parse_takes_pydantic_models(client: openai.OpenAI) -> None:
             model="default",
             messages=[{"role": "user", "content": "Report."}],
             response_format=kind,
-            max_tokens=300,
+            max_tokens=90,
             n=2,
         )
         for choice in reply.choices:
@@ -517,7 +522,7 @@ def test_parse_async_and_streamed_are_the_same(server: Any, client: openai.OpenA
         "messages": [{"role": "user", "content": "Report."}],
         "response_format": Report,
         "temperature": 0,
-        "max_tokens": 200,
+        "max_tokens": 80,
     }
     with client.chat.completions.stream(**ask) as stream:
         text = "".join(event.delta for event in stream if event.type == "content.delta")
