@@ -159,6 +159,8 @@ def test_c001_refusals_point_into_the_schema(server: Any, stream: bool, n: int) 
         ({"ebnf": "root ::= nope"}, "ebnf"),
         ({"ebnf": "no grammar"}, "ebnf"),
         ({"grammar": {"syntax": "lark", "definition": "start: nope"}}, "grammar.definition"),
+        ({"grammar": {"syntax": "lark", "definition": "start: start"}}, "grammar.definition"),
+        ({"ebnf": "root ::= root"}, "ebnf"),
         ({"grammar": {"syntax": "lark", "definition": 'x: "a"'}}, "grammar.definition"),
     ],
 )
