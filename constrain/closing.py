@@ -22,6 +22,9 @@ from .text_pattern import pattern, shortest
 MAX_NESTED = 24
 """Deepest nesting of values that are made up."""
 
+MAX_MADE_UP = 1000
+"""Alternatives of which values are made up for one text: a bound on the work."""
+
 _WAYS = 8
 """Ways that are looked at where values may differ from each other."""
 
@@ -34,7 +37,7 @@ _NAMES = "abcdefghijklmnopqrstuvwxyz"
 class Closer:
     """Ends texts of one schema. One caller at a time."""
 
-    __slots__ = ("_document", "_open", "_root", "_shapes", "_values")
+    __slots__ = ("_document", "_left", "_open", "_root", "_shapes", "_values")
 
     def __init__(self, root: Any) -> None:
         self._document = root
@@ -42,9 +45,11 @@ class Closer:
         self._shapes = Shapes(root)
         self._values: dict[tuple[int, ...], tuple[Conjunction, list[str]]] = {}
         self._open: set[tuple[int, ...]] = set()
+        self._left = MAX_MADE_UP
 
     def endings(self, state: JsonText) -> Iterator[bytes]:
         """Texts that would end the document, each different, short ones first."""
+        self._left = MAX_MADE_UP
         filler = missing_bytes(state.text)
         if filler:
             state = state.feed(filler)
@@ -201,11 +206,14 @@ class Closer:
         except ValueError:
             return
         names = [each for each in shape.all("propertyNames") if isinstance(each, dict)]
-        for conjunction in self._shapes.of(tuple(names)) if names else ():
-            for ending in itertools.islice(string_endings(conjunction, content), _WAYS):
+        for each in self._shapes.of(tuple(names)) if names else ():
+            if each.options is not None:
+                yield from (json.loads(option) for option in each.options)
+                continue
+            for ending in itertools.islice(string_endings(each, content), _WAYS):
                 yield json.loads(f'"{json.dumps(content)[1:-1]}{ending}')
-            for option in conjunction.options or ():
-                yield json.loads(option)
+        if names:
+            return
         for parts in shape.all("patternProperties"):
             for expression in parts:
                 found = pattern(expression)
@@ -360,12 +368,13 @@ class Closer:
         found = self._values.get(key)
         if found is not None:
             return found[1]
-        if key in self._open or len(self._open) > MAX_NESTED:
+        if key in self._open or len(self._open) > MAX_NESTED or self._left <= 0:
             return []
         self._open.add(key)
         texts: dict[str, None] = {}
         judged = self._shapes.judged(schemas)
         for shape in self._shapes.of(schemas):
+            self._left -= 1
             ways = self._fresh(shape)
             if judged:
                 ways = (t for t in itertools.islice(ways, _JUDGED_WAYS) if self._holds(t, schemas))

@@ -47,11 +47,10 @@ def _flattened(schema: Any, value: Any, root: Any, depth: int) -> Iterator[Mappi
     """A schema and all that speaks of the same value; of choices, those that it may be."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH // 4:
         return
-    # The engine declares keys in the order of the keywords that name them.
+    # A schema's own properties come first, then those of what it combines, as it does.
+    yield schema
     for keyword, said in schema.items():
-        if keyword == "properties":
-            yield schema
-        elif keyword == "$ref" and isinstance(said, str):
+        if keyword == "$ref" and isinstance(said, str):
             yield from _flattened(target(said, root), value, root, depth + 1)
         elif keyword in ("allOf", "anyOf", "oneOf") and isinstance(said, list):
             parts = said
@@ -59,8 +58,6 @@ def _flattened(schema: Any, value: Any, root: Any, depth: int) -> Iterator[Mappi
                 parts = [each for each in said if _plausible(each, value, root, 0)] or said
             for each in parts:
                 yield from _flattened(each, value, root, depth + 1)
-    if "properties" not in schema:
-        yield schema
     # What is rewritten comes after the rest.
     for keyword in ("dependencies", "dependentSchemas"):
         for each in _map(schema, keyword).values():

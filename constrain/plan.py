@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .evaluate import found
 from .keywords import FORMAT_LIMITS, FORMAT_PATTERNS
+from .relax import LEVELS, keys_first, loose_always
 from .schema import checked, children, enforceable
 from .spec import Warning
 
@@ -16,26 +17,35 @@ class SchemaPlan(NamedTuple):
     """``engine`` is a schema for llguidance: it takes every right value, and more only where there
     is a ``residue``. ``exact`` is the user's schema in one spelling (that of draft 2020-12), for
     whoever judges or makes up values. ``warnings`` are keywords that a lenient plan dropped.
+    ``looseness`` counts the times that the engine's schema was loosened.
     """
 
     engine: Any
     exact: Any
     residue: bool
     warnings: tuple[Warning, ...] = ()
+    looseness: int = 0
 
 
 def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
     """Plans a schema; ``Refusal`` for what is malformed or cannot be enforced."""
     exact = checked(schema)
     normalise(exact)
-    return SchemaPlan(enforceable(schema), exact, False)
+    engine = keys_first(enforceable(schema))
+    loosened = loose_always(engine)
+    return SchemaPlan(engine, exact, loosened)
 
 
 def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
-    """A plan whose engine's schema takes more; ``None`` if it has been loosened already."""
-    if made.residue or not _readable(made.exact):
+    """A plan whose engine's schema takes more; ``None`` if it cannot be loosened further."""
+    if made.looseness >= len(LEVELS) or not _readable(made.exact):
         return None
-    return made._replace(engine=_loose(made.exact), residue=True)
+    engine = copy.deepcopy(made.exact)
+    for level in LEVELS[: made.looseness + 1]:
+        level(engine)
+    engine = keys_first(enforceable(engine))
+    loose_always(engine)
+    return made._replace(engine=engine, residue=True, looseness=made.looseness + 1)
 
 
 def _readable(schema: Any) -> bool:
@@ -73,42 +83,3 @@ def normalise(schema: Any) -> None:
         schema["allOf"] = [*schema.get("allOf", ()), {"pattern": limit}]
     for _, child in children(schema):
         normalise(child)
-
-
-_DROPPED = frozenset(
-    (
-        "contains",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "maxContains",
-        "maxProperties",
-        "minContains",
-        "minProperties",
-        "not",
-        "propertyNames",
-        "then",
-        "uniqueItems",
-    )
-)
-
-
-def _loose(schema: Any) -> Any:
-    """A schema of the same values and more, of keywords that the engine has."""
-    copied = copy.deepcopy(schema)
-    todo = [copied]
-    while todo:
-        each = todo.pop()
-        if not isinstance(each, dict):
-            continue
-        for keyword in _DROPPED & each.keys():
-            del each[keyword]
-        if "oneOf" in each:
-            union = {"anyOf": each.pop("oneOf")}
-            if "anyOf" in each:
-                each["allOf"] = [*each.get("allOf", ()), union]
-            else:
-                each |= union
-        todo += [child for _, child in children(each)]
-    return enforceable(copied)

@@ -48,7 +48,10 @@ def checked(schema: Any) -> Any:
         raise Refusal("", "", "no value satisfies `false`")
     if copy is True:
         copy = {}
-    _drop(copy, keywords.NOT_YET.get(keywords.draft(copy), frozenset()), 0)
+    named = keywords.draft(copy)
+    _drop(copy, keywords.NOT_YET.get(named, frozenset()), 0)
+    if named:
+        _drop_beside_references(copy, 0)
     check(copy, "", 0)
     return copy
 
@@ -60,6 +63,20 @@ def _drop(schema: Any, names: frozenset[str], depth: int) -> None:
             del schema[name]
         for _, child in children(schema):
             _drop(child, names, depth + 1)
+
+
+def _drop_beside_references(schema: Any, depth: int) -> None:
+    """Up to draft-07 nothing that stands beside a reference counts."""
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return
+    if isinstance(schema.get("$ref"), str):
+        for name in schema.keys() - _BESIDE:
+            del schema[name]
+    for _, child in children(schema):
+        _drop_beside_references(child, depth + 1)
+
+
+_BESIDE = frozenset(("$ref", "$schema", "$id", "id", "$defs", "definitions"))
 
 
 def check(schema: Any, pointer: str, depth: int) -> None:

@@ -213,6 +213,10 @@ class Shapes:
                 then = {"allOf": [schema["if"], schema.get("then", True)]}
                 otherwise = schema.get("else", True)
                 choices.append([((*place, 5), then), ((*place, 5), otherwise)])
+            for key, then in schema.get("dependentSchemas", {}).items():
+                absent = {"properties": {key: False}}
+                present = {"required": [key], "allOf": [then]}
+                choices.append([((*place, 6), absent), ((*place, 6), present)])
         if not choices:
             yield parts
             return
