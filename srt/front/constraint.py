@@ -54,22 +54,23 @@ class _Found(NamedTuple):
     read: Callable[[], Held]
 
 
-def held(fields: ConstraintFields, prefix: str = "", calls: Held | None = None) -> Held | None:
+def held(fields: ConstraintFields, prefix: str = "") -> Held | None:
     """The constraint that a request gives, if it gives one. ``prefix`` leads the fields' names.
 
-    ``calls`` is what the request's tools hold the output to; where they only keep it from calling,
-    another constraint may take their place.
-    ``RequestError`` for a constraint of the wrong shape, for two, and for options without one.
+    ``RequestError`` for one of the wrong shape, for two, and for options without one.
     """
+    return with_options(given(fields, prefix), fields, prefix)
+
+
+def given(fields: ConstraintFields, prefix: str = "") -> Held | None:
+    """The same without its options, for what is put together with others first."""
     found = [*_own(fields, prefix), *_openai(fields)]
-    if calls is not None and (calls.tags or not found):
-        found.insert(0, _Found(calls.path, lambda: calls))
     if len(found) > 1:
         raise RequestError(
             f"{found[0].path} and {found[1].path} both constrain the output; give one of them",
             param=found[1].path,
         )
-    return _with_options(found[0].read() if found else None, fields, prefix)
+    return found[0].read() if found else None
 
 
 def _own(fields: ConstraintFields, prefix: str) -> Iterator[_Found]:
@@ -184,7 +185,7 @@ def _tag(raw: msgspec.Raw, path: str) -> Held:
     return structural_tag(decode(object_text(raw, path).encode(), StructuralTagFields, path), path)
 
 
-def _with_options(given: Held | None, fields: ConstraintFields, prefix: str) -> Held | None:
+def with_options(given: Held | None, fields: ConstraintFields, prefix: str = "") -> Held | None:
     """The constraint with its options. Those that ask for what happens anyway go with anything."""
     whitespace = fields.whitespace or 0
     if not 0 <= whitespace <= MAX_WHITESPACE:

@@ -20,7 +20,7 @@ from .bodies import (
     TokenizeBody,
 )
 from .chat_prompt import ChatPrompts
-from .constraint import held
+from .constraint import given, held, with_options
 from .entry import Prepared, Prompt
 from .held import Held
 from .model_info import ModelInfo
@@ -99,10 +99,13 @@ class Intake:
         self.model.check_name(body.model)
         params = chat_params(body, self.model)
         tools = read_tools(body, self._chats.format)
-        if tools is not None and tools.use.mode != "none":
-            marks = tools.marks(self._special_names)
-            params = msgspec.structs.replace(params, shown_ids=marks)
-        constraint = held(body, calls=None if tools is None else tools.held())
+        constraint = given(body)
+        if tools is not None:
+            tools, constraint = tools.beside(constraint)
+            if tools.use.mode != "none":
+                marks = tools.marks(self._special_names)
+                params = msgspec.structs.replace(params, shown_ids=marks)
+        constraint = with_options(constraint, body)
         ids = self._chats.ids(body, () if tools is None else tools.shown)
         budget_at, wanted = "max_tokens", body.max_tokens
         if body.max_completion_tokens is not None:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from sapwood.constrain.spec import JsonSchema
+
 from ..errors import RequestError
-from ..tool_calls import CallFormat, CallReader, Tool, ToolUse
+from ..tool_calls import CallFormat, CallReader, Layout, Tool, ToolUse
 from .bodies import ChatBody, TokenizeBody
 from .held import Held
 from .json_text import is_given, schema_text
@@ -22,19 +24,47 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 class Tools(NamedTuple):
     """The tools of a request: all that are shown, those that may be called (all, or the one that
-    is named), and how the model calls them."""
+    is named), and how the model calls them. With ``or_json`` an answer is one call or else JSON."""
 
     shown: tuple[Tool, ...]
     callable: tuple[Tool, ...]
     use: ToolUse
     format: CallFormat
     paths: tuple[str, ...]
+    or_json: bool = False
 
-    def held(self) -> Held:
-        """What holds an answer to the calls that it may make."""
-        constraint = self.format.layout.constraint(self.callable, self.use)
-        tags = len(constraint.tags) // max(1, len(self.callable))
-        return Held(constraint, "tools", tags=tuple(p for p in self.paths for _ in range(tags)))
+    @property
+    def layout(self) -> Layout:
+        """How calls are written."""
+        layout = self.format.layout
+        return layout.beside_json() if self.or_json else layout
+
+    def beside(self, other: Held | None) -> tuple[Tools, Held]:
+        """The same, and what holds answers to the calls that may be made and to a constraint of
+        the request's own. ``RequestError`` for one that does not go with calls."""
+        if other is None:
+            return self, self._held(None)
+        if self.use.mode == "none":
+            return self, other
+        if not isinstance(other.constraint, JsonSchema):
+            raise RequestError(
+                f"{other.path} does not go with tools that may be called; JSON schemas do",
+                param=other.path,
+            )
+        if self.use.forced:
+            return self, self._held(None)  # there is nothing but calls
+        tools = self._replace(or_json=True)
+        return tools, tools._held(other)
+
+    def _held(self, answer: Held | None) -> Held:
+        schema = None
+        if answer is not None and isinstance(answer.constraint, JsonSchema):
+            schema = answer.constraint.schema
+        constraint = self.layout.constraint(self.callable, self.use, schema)
+        last = () if answer is None else (answer.path,)
+        each = (len(constraint.tags) - len(last)) // len(self.callable)
+        paths = (path for path in self.paths for _ in range(each))
+        return Held(constraint, "tools", tags=(*paths, *last))
 
     def marks(self, specials: Mapping[str, int]) -> tuple[int, ...]:
         """Which special tokens calls are written with: the reader must see them."""
@@ -49,7 +79,7 @@ class Tools(NamedTuple):
         if self.use.mode == "none":
             return None
         names = [tool.name for tool in self.callable]
-        return CallReader(self.format.layout, names, forced=self.use.forced)
+        return CallReader(self.layout, names, forced=self.use.forced or self.or_json)
 
 
 def read_tools(body: ChatBody | TokenizeBody, format: CallFormat) -> Tools | None:

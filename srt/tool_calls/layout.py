@@ -47,11 +47,25 @@ class Layout:
         written = self.separator.join(self.call(name, arguments) for name, arguments in calls)
         return self.prefix + written + self.suffix
 
-    def constraint(self, tools: Sequence[Tool], use: ToolUse) -> StructuralTag:
+    def beside_json(self) -> Layout:
+        """For answers that are one call, or else JSON: calls that no JSON can be taken for."""
+        heads = (self.prefix + head for head in self.heads)
+        return Layout(
+            heads=tuple(head for head in heads if not head.startswith("{")),
+            middle=self.middle,
+            tail=self.tail + self.suffix,
+            triggers=(),
+            several=False,
+        )
+
+    def constraint(
+        self, tools: Sequence[Tool], use: ToolUse, answer: str | None = None
+    ) -> StructuralTag:
         """What holds an output to the calls that may be made, and their arguments to the schemas.
 
-        Tag ``i`` belongs to the tool ``i // (len(tags) / len(tools))``. Where no call may be made,
-        there are triggers without tags: they are never written.
+        The tools' tags are in their order, as many for each. Where no call may be made, there are
+        triggers without tags: they are never written. ``answer`` is the schema of the JSON that may
+        be written in the place of calls, and has the last tag; see ``beside_json``.
         """
         if use.mode == "none":
             return StructuralTag(tags=(), triggers=self.triggers)
@@ -60,11 +74,14 @@ class Layout:
             for tool in tools
             for begin in self.begins([tool.name], forced=use.forced)
         )
+        whole = use.forced or answer is not None
+        if answer is not None:
+            tags = (*tags, Tag(begin="", schema=answer, end=""))
         return StructuralTag(
             tags=tags,
-            triggers=() if use.forced else self.triggers,
-            free_text=not use.forced,
-            at_least_one=use.forced,
+            triggers=() if whole else self.triggers,
+            free_text=not whole,
+            at_least_one=whole,
             stop_after_first=use.single or not self.several,
             prefix=self.prefix,
             separator=self.separator,

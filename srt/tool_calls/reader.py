@@ -39,7 +39,7 @@ Event = ContentPiece | CallStart | ArgumentsPiece
 
 
 class CallReader:
-    """One answer's calls. ``forced``: it is calls and nothing else.
+    """One answer's calls. ``forced``: it begins with a call, or has none.
 
     Text that only looks like the beginning of a call is content. Blanks around calls are no
     content. A call that is cut before its function is known is dropped; one that is cut later has
@@ -58,6 +58,7 @@ class CallReader:
         "_layout",
         "_more",
         "_state",
+        "_triggers",
         "n_calls",
     )
 
@@ -67,6 +68,7 @@ class CallReader:
         self._first = {layout.prefix + begin: name for begin, name in begins.items()}
         self._more = {layout.separator + begin: name for begin, name in begins.items()}
         self._forced = forced
+        self._triggers = () if forced else layout.triggers
         self._state: State = "open" if forced else "text"
         self._buffer = ""
         self._blanks = ""
@@ -119,8 +121,8 @@ class CallReader:
         buffer = self._buffer
         if self._after_calls:
             buffer = self._buffer = buffer.lstrip(BLANKS)
-        places = [at for t in self._layout.triggers if (at := buffer.find(t)) >= 0]
-        end = min(places, default=len(buffer) - _held(buffer, self._layout.triggers))
+        places = [at for t in self._triggers if (at := buffer.find(t)) >= 0]
+        end = min(places, default=len(buffer) - _held(buffer, self._triggers))
         shown = buffer[:end].rstrip(BLANKS)
         self._show(shown, events)
         if not places:

@@ -195,3 +195,32 @@ def test_refusals_point_to_the_tool(model: Model) -> None:
             model.compiler.compile(layout.constraint(tools, ToolUse("auto")))
         number = 3 * (len(layout.heads))
         assert caught.value.pointer.startswith(f"/tags/{number}/schema/properties/a"), name
+
+
+ANSWER = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_beside_json_an_answer_is_a_call_or_json(name: str, model: Model) -> None:
+    layout = LAYOUTS[name].beside_json()
+    constraint = layout.constraint(TOOLS, ToolUse("auto"), json.dumps(ANSWER))
+    compiled = model.compiler.compile(constraint)
+
+    def taken(text: str) -> bool:
+        matcher = compiled.matcher()
+        for token in model.tokenizer.encode(text):
+            if token not in allowed(matcher, model.tokenizer.vocab_size):
+                return False
+            assert matcher.advance(token, 10_000) == "ok"
+        return model.tokenizer.eos_id in allowed(matcher, model.tokenizer.vocab_size)
+
+    call = layout.call("get", '{"n": 7}')
+    texts = ['{"name": "<tool_call>", "parameters": {}}', '{"name": "get", "arguments": {}}']
+    for text in (call, *texts):
+        assert taken(text), text
+        reader = CallReader(layout, NAMES, forced=True)
+        events = [*reader.feed(text), *reader.end()]
+        assert (reader.n_calls == 1) == (text == call)
+        assert text == call or events == [ContentPiece(text)]
+    for text in ("x", "{}", call + call, texts[0] + call, call + texts[0], " " + call):
+        assert not taken(text), text

@@ -239,8 +239,9 @@ BAD = [
         {"tools": None, "tool_choice": {"type": "function", "function": {"name": "g"}}},
         "tool_choice",
     ),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
-    ({"regex": "a", "tool_choice": "required"}, "regex"),
+    ({"regex": "a"}, "regex"),
+    ({"choice": ["a"], "tool_choice": "required"}, "choice"),
+    ({"json_schema": {}, "whitespace": 2}, "whitespace"),
 ]
 
 
@@ -263,6 +264,51 @@ def test_choices_that_ask_for_nothing_need_no_tools(parts: Parts) -> None:
 def test_none_lets_another_constraint_hold(parts: Parts) -> None:
     held = constraint_of(parts, tool_choice="none", regex="a+")
     assert held.pattern == "a+"
+
+
+ANSWER = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "array"}}}
+
+
+def test_an_answer_is_a_call_or_json_of_the_response_format(parts: Parts) -> None:
+    held = constraint_of(parts, response_format=ANSWER)
+    assert [tag.begin for tag in held.tags] == [LAYOUT.heads[0] + "weather" + LAYOUT.middle, ""]
+    assert json.loads(held.tags[1].schema) == {"type": "array"}
+    assert (held.free_text, held.at_least_one, held.stop_after_first) == (False, True, True)
+    forced = constraint_of(parts, response_format=ANSWER, tool_choice="required")
+    assert [tag.begin for tag in forced.tags] == [LAYOUT.heads[0] + "weather" + LAYOUT.middle]
+    never = constraint_of(parts, response_format=ANSWER, tool_choice="none")
+    assert json.loads(never.schema) == {"type": "array"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_json_beside_tools_is_read_as_content(parts: Parts, stream: bool) -> None:
+    read = put_together if stream else message_of
+    for text in ('["<tool_call>"]', json.dumps([OSLO])):
+        answer = read(ask(parts, text, stream=stream, response_format=ANSWER))
+        assert answer == {"content": text, "tool_calls": [], "finish_reason": "stop"}
+    answer = read(ask(parts, OSLO, stream=stream, response_format=ANSWER))
+    assert answer["tool_calls"] == [OSLO_CALL]
+
+
+@pytest.mark.parametrize(
+    ("number", "place"),
+    [(0, "tools[0].function.parameters/x"), (1, "response_format.json_schema.schema/x")],
+)
+def test_refusals_beside_json_name_their_field(parts: Parts, number: int, place: str) -> None:
+    parts.worker.script = lambda submit: Script(
+        b"",
+        refused=Refused(
+            rid=submit.rid,
+            choice=submit.choice,
+            epoch=submit.epoch,
+            message="no",
+            param=f"/tags/{number}/schema/x",
+            code=REFUSED,
+        ),
+    )
+    body = {"messages": HI, "tools": [tool()], "response_format": ANSWER}
+    error = send(parts, "POST", URL, json=body).json()["error"]
+    assert error["param"] == place
 
 
 @pytest.mark.parametrize("choice", ["auto", {"type": "function", "function": {"name": "b"}}])
