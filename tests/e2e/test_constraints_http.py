@@ -482,6 +482,7 @@ def test_lenient_lists_what_it_drops(server: Any, stream: bool) -> None:
 
 
 def test_server_info_names_the_engines(server: Any) -> None:
+    answered(server, COMPLETIONS, {"prompt": "x", "json_schema": PLACE, "max_tokens": 40})
     status, info = server.request("GET", "/server_info")
     assert status == 200
     assert "llguidance" in json.dumps(info["constraints"])

@@ -117,9 +117,10 @@ def test_c017_a_native_budget_that_is_too_small_is_named_as_it_was_given(parts, 
     assert error["param"] == "sampling_params[1].max_new_tokens"
 
 
+@pytest.mark.parametrize("code", ["constraint_refused", "constraint_timeout"])
 @pytest.mark.parametrize("pointer", ["", None])
-def test_refusals_without_a_place_name_the_field(parts, post, pointer):
-    parts.worker.script = refusing(pointer)
+def test_refusals_without_a_place_name_the_field(parts, post, pointer, code):
+    parts.worker.script = refusing(pointer, code=code)
     for fields in ({"regex": "a)("}, {"choice": ["a"]}):
         error = post(COMPLETIONS, {"prompt": "x", **fields}).json()["error"]
         assert error["param"] == next(iter(fields))
