@@ -15,9 +15,12 @@ from ..messages import Refused
 OnBudget = Literal["close", "cut"]
 """See ``messages.Submit``."""
 
-ABOUT = ("constraint_refused", "constraint_timeout")
-"""The worker's codes for constraints that are malformed or cannot be enforced, and for those that
-take too long to compile. ``param`` is then a JSON pointer into the schema, or empty."""
+REFUSED = "constraint_refused"
+"""The worker's code for a constraint that is malformed or cannot be enforced. ``param`` is then a
+JSON pointer into the schema, or empty."""
+
+TOO_LONG = "constraint_timeout"
+"""The worker's code for a constraint that takes too long to compile."""
 
 _TAG = re.compile(r"^/(?:tags|structures)/(\d+)(?:/schema)?")
 
@@ -59,7 +62,7 @@ def refusal(refused: Refused, held: Held | None, budget_at: str) -> RequestError
     the field that holds it too (see ``Held.place``). ``budget_at`` is what ``max_tokens`` is called
     there."""
     param = refused.param
-    if refused.code in ABOUT and held is not None:
+    if refused.code in (REFUSED, TOO_LONG) and held is not None:
         param = held.place(param or "")
     elif param == "max_tokens":
         param = budget_at
