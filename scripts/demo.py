@@ -1,5 +1,5 @@
-"""What ``scripts/demo`` shows: a chat, a plain request, an answer by a JSON schema, and 16 agents
-that share a header."""
+"""What ``scripts/demo`` shows: a chat, a plain request, an answer by a JSON schema, a tool call,
+and 16 agents that share a header."""
 
 from __future__ import annotations
 
@@ -46,6 +46,20 @@ SCHEMA: dict[str, Any] = {
     },
     "required": ["name", "foliage", "height_in_metres", "uses"],
     "additionalProperties": False,
+}
+
+ADD: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+    },
 }
 
 
@@ -171,6 +185,20 @@ def _fault(tree: Any) -> str:
     return "" if right else "INVALID: a value is out of its bounds"
 
 
+def show_tool_call(client: Client) -> Figures:
+    """A call of a function whose arguments are held to its schema."""
+    question = "Add 17 and 25."
+    print(f"\n> {question} (with a function to call)")
+    start = time.perf_counter()
+    named = {"type": "function", "function": {"name": "add"}}
+    reply = client.chat(question, max_tokens=64, tools=[ADD], tool_choice=named)
+    seconds = time.perf_counter() - start
+    for call in reply["choices"][0]["message"]["tool_calls"]:
+        arguments = json.loads(call["function"]["arguments"])
+        print(f"{call['function']['name']}({arguments}) = {sum(arguments.values())}")
+    return _figures("chat, tool call", [reply["usage"]], seconds)
+
+
 def show_agents(client: Client) -> Figures:
     """Many requests at once with one long header: its tokens are computed once."""
     print(f"\n> {AGENTS} agents with one header, each with a task of its own")
@@ -259,8 +287,8 @@ def main() -> int:
         shown = ", ".join(f"{name} {about[name]}" for name in known if name in about)
         print(f"== serving at {about['url']} after {about['seconds']} s ({shown})")
         client = Client(about["url"])
-        rows = [show_stream(client), show_plain(client), show_schema(client)]
-        print_table([*rows, show_agents(client)])
+        shows = (show_stream, show_plain, show_schema, show_tool_call, show_agents)
+        print_table([show(client) for show in shows])
         if given.keep:
             _keep(about["url"], server)
     except KeyboardInterrupt:
