@@ -13,6 +13,9 @@ from sapwood.radix import RadixTree
 
 from .batch import Batch, Sampled
 from .config import SchedulerConfig
+from .constraints import Constraints
+from .errors import RequestError
+from .held_submits import HeldSubmits
 from .memory import PageAllocator, PrefixCache
 from .messages import (
     Abort,
@@ -24,6 +27,7 @@ from .messages import (
     Submit,
     ToDetokenizer,
     TokenItem,
+    TokenLogprobs,
     Tokens,
     ToWorker,
 )
@@ -34,8 +38,15 @@ if TYPE_CHECKING:
     from .checkpoint import Checkpoint
 
 
+COMPILING_POLL = 0.001
+"""Seconds between two looks whether a constraint has been compiled, where nothing else is done."""
+
+
 class Runner(Protocol):
-    """Computes steps: a model on a device, or a script in tests."""
+    """Computes steps: a model on a device, or a script in tests.
+
+    What it also does for rows that a constraint holds is in ``guidance.Redraws``.
+    """
 
     def forward(self, batch: Batch) -> Any:
         """One forward pass over all rows; what it returns is ``sample``'s to read."""
@@ -45,6 +56,16 @@ class Runner(Protocol):
         self, batch: Batch, logits: Any, masks: list[MaskRow | None] | None = None
     ) -> Sampled:
         """Draws the tokens of the rows that have caught up."""
+        ...
+
+    def redraw(
+        self, batch: Batch, logits: Any, index: int, mask: MaskRow, attempt: int
+    ) -> int | None:
+        """See ``guidance.Redraws``."""
+        ...
+
+    def report(self, batch: Batch, logits: Any, index: int, token: int) -> list[TokenLogprobs]:
+        """See ``guidance.Redraws``."""
         ...
 
 
@@ -60,9 +81,11 @@ class Core:
         scheduler: Scheduler,
         runner: Runner,
         clock: Callable[[], float] = time.monotonic,
+        constraints: Constraints | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
+        self._held = None if constraints is None else HeldSubmits(constraints)
         self._clock = clock
         self._replies: list[ToDetokenizer] = []
         self._arrived: dict[tuple[str, int, int], float] = {}
@@ -86,20 +109,40 @@ class Core:
             eos_ids=checkpoint.eos_ids,
             text=TokenText(tokenizer.token_bytes, tokenizer.special_ids),
         )
-        return cls(scheduler, runner)
+        vocabulary = checkpoint.vocabulary
+        constraints = None
+        if vocabulary.eos_ids:
+            constraints = Constraints(
+                vocabulary, lambda text: tokenizer.encode(text, add_bos=False, control=False)
+            )
+        return cls(scheduler, runner, constraints=constraints)
 
     @property
     def busy(self) -> bool:
         """Whether ``step`` has anything to do or to tell."""
-        return bool(self._replies) or not self._scheduler.idle
+        return bool(self._replies) or not self._scheduler.idle or self._compiled
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds that a caller may wait for messages before the next ``step``; ``None`` is any
+        number."""
+        if self.busy:
+            return 0.0
+        waits = self._held is not None and self._held.waiting
+        return COMPILING_POLL if waits else None
+
+    @property
+    def _compiled(self) -> bool:
+        """Whether a constraint that a sample waits for is there, or will not be."""
+        return self._held is not None and self._held.ready
 
     def handle(self, message: ToWorker) -> None:
         """Takes one message; whatever is to be answered at once comes with the next ``step``."""
         if isinstance(message, Submit):
             self._arrived[message.rid, message.choice, message.epoch] = self._clock()
-            self._scheduler.submit(message)
+            self._submit(message)
         elif isinstance(message, Abort):
-            self._scheduler.abort(message.rid)
+            self._abort(message.rid)
         else:
             self._replies.append(self._control(message))
         self._tell(self._scheduler.take_events(), 0.0)
@@ -107,14 +150,63 @@ class Core:
     def step(self) -> list[ToDetokenizer]:
         """Runs one step if there is work, and returns all that is to be told, in order."""
         began = self._clock()
+        self._admit_compiled()
         batch = self._scheduler.next_batch()
         if batch is not None:
             logits = self._runner.forward(batch)
-            sampled = self._runner.sample(batch, logits, None)
+            sampled = self._sampled(batch, logits)
             events = self._scheduler.commit(batch, sampled)
             self._tell(events, began, stepped=True)
         replies, self._replies = self._replies, []
         return replies
+
+    def _sampled(self, batch: Batch, logits: Any) -> Sampled:
+        guidance = None if self._held is None else self._held.guidance
+        masks = None if guidance is None else guidance.masks(batch)
+        sampled = self._runner.sample(batch, logits, masks)
+        if guidance is None or masks is None:
+            return sampled
+        return guidance.settle(batch, logits, sampled, masks, self._runner)
+
+    def _submit(self, submit: Submit) -> None:
+        """Gives a sample to the scheduler, once what it is held to has been compiled."""
+        if submit.constraint is None:
+            self._scheduler.submit(submit)
+            return
+        try:
+            if self._held is None:
+                raise RequestError("this model has no end token: its output cannot be constrained")
+            self._held.add(submit)
+        except RequestError as error:
+            self._refuse(submit, error)
+        self._admit_compiled()
+
+    def _admit_compiled(self) -> None:
+        if self._held is None or not self._held.ready:
+            return
+        for submit, held in self._held.take():
+            if isinstance(held, RequestError):
+                self._refuse(submit, held)
+            else:
+                self._scheduler.submit(submit, held)
+        self._tell(self._scheduler.take_events(), 0.0)
+
+    def _abort(self, rid: str) -> None:
+        for submit in () if self._held is None else self._held.drop(rid):
+            self._scheduler.submit(submit)  # as one that is free, and at once ended
+        self._scheduler.abort(rid)
+
+    def _refuse(self, submit: Submit, error: RequestError) -> None:
+        refused = Refused(
+            rid=submit.rid,
+            choice=submit.choice,
+            epoch=submit.epoch,
+            message=error.message,
+            status=error.status,
+            param=error.param,
+            code=error.code,
+        )
+        self._tell(Events([], [refused], []), 0.0)
 
     def audit(self) -> str | None:
         """What is wrong with who owns which page, if anything is; costs milliseconds."""
@@ -126,7 +218,17 @@ class Core:
 
     def stats(self) -> StepStats:
         """The state now."""
-        return self._scheduler.stats()
+        stats = self._scheduler.stats()
+        guidance = None if self._held is None else self._held.guidance
+        if guidance is None:
+            return stats
+        return msgspec.structs.replace(
+            stats,
+            constrained_draws=guidance.rows,
+            forced_tokens=guidance.forced,
+            vetoed_tokens=guidance.vetoed,
+            closed_tokens=guidance.closed,
+        )
 
     def _tell(self, events: Events, began: float, stepped: bool = False) -> None:
         """Turns events into messages: samples open before their tokens come."""
@@ -142,7 +244,7 @@ class Core:
                 self._arrived.pop(_key(item), None)
         if events.items or stepped:
             stats = msgspec.structs.replace(
-                self._scheduler.stats(),
+                self.stats(),
                 step_seconds=self._clock() - began if stepped else 0.0,
                 queue_seconds=queued if stepped else [],
             )
@@ -155,7 +257,10 @@ class Core:
             stats = self.stats()
             reason = f"{stats.running} requests run and {stats.waiting} wait; nothing was changed"
             return ControlReply(message.id, False, {"message": reason})
-        return ControlReply(message.id, True, msgspec.structs.asdict(self.stats()))
+        detail = msgspec.structs.asdict(self.stats())
+        if self._held is not None:
+            detail["constraints"] = self._held.info()
+        return ControlReply(message.id, True, detail)
 
 
 def _key(message: Opened | Refused | TokenItem) -> tuple[str, int, int]:

@@ -99,7 +99,12 @@ class TokenItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepStats(msgspec.Struct, frozen=True, array_like=True):
-    """The worker's state after a step; counters only grow. Pages are those of the KV pool."""
+    """The worker's state after a step; counters only grow. Pages are those of the KV pool.
+
+    ``constrained_draws`` are rows that drew under a constraint, ``forced_tokens`` what it added
+    without a draw, ``vetoed_tokens`` draws that it took back, ``closed_tokens`` tokens that it
+    chose so that the output ends within its budget.
+    """
 
     steps: int = 0
     running: int = 0
@@ -113,6 +118,10 @@ class StepStats(msgspec.Struct, frozen=True, array_like=True):
     output_tokens: int = 0
     pushed_back: int = 0
     evicted_pages: int = 0
+    constrained_draws: int = 0
+    forced_tokens: int = 0
+    vetoed_tokens: int = 0
+    closed_tokens: int = 0
     step_seconds: float = 0.0
     queue_seconds: list[float] = []
     """Waiting times of the requests that started in this step."""

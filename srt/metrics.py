@@ -38,6 +38,10 @@ _COUNTERS = {
     "output_tokens": ("sapwood_output_tokens", "Tokens generated."),
     "pushed_back": ("sapwood_pushed_back", "Running samples pushed back for lack of memory."),
     "evicted_pages": ("sapwood_evicted_pages", "Pages evicted from the cache."),
+    "constrained_draws": ("sapwood_constrained_draws", "Draws under a constraint."),
+    "forced_tokens": ("sapwood_forced_tokens", "Tokens that a constraint added without a draw."),
+    "vetoed_tokens": ("sapwood_vetoed_tokens", "Draws that a constraint took back."),
+    "closed_tokens": ("sapwood_closed_tokens", "Tokens chosen to end within a budget."),
 }
 
 

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from .messages import Submit
 
 if TYPE_CHECKING:
+    from sapwood.constrain.matcher import Matcher
+
     from .memory.prefix_cache import Hold
 
 
@@ -20,7 +22,9 @@ class Request:
     ``[0, max_running)`` that a running request keeps until it leaves, so that a runner can keep
     per-request arrays; ``hold`` names the pages of the first ``computed`` tokens and of the step
     that is being computed. ``stop_ids`` are the tokens that end it: end of sequence unless it
-    ignores that, and its own ``stop_token_ids``.
+    ignores that, and its own ``stop_token_ids``. ``end`` is the number of tokens at which it ends
+    for its length. ``matcher`` holds its output to a constraint and stands after the last token;
+    ``complete`` says that the output is, ``trouble`` what went wrong with the matcher.
     """
 
     __slots__ = (
@@ -28,9 +32,13 @@ class Request:
         "_tokens",
         "cached",
         "choice",
+        "complete",
         "computed",
+        "end",
         "epoch",
         "hold",
+        "matcher",
+        "may_be_cut",
         "namespace",
         "params",
         "priority",
@@ -39,6 +47,7 @@ class Request:
         "seed",
         "slot",
         "stop_ids",
+        "trouble",
     )
 
     def __init__(self, submit: Submit) -> None:
@@ -59,6 +68,11 @@ class Request:
         self.hold: Hold | None = None
         self.slot: int | None = None
         self.stop_ids: frozenset[int] = frozenset()
+        self.end = len(ids)
+        self.matcher: Matcher | None = None
+        self.may_be_cut = submit.on_budget == "cut"
+        self.complete = False
+        self.trouble: str | None = None
 
     @property
     def key(self) -> tuple[str, int]:

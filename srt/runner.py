@@ -155,6 +155,22 @@ class ModelRunner:
         logprobs = self._output_logprobs(batch, logits.logits_SV, ids)
         return Sampled(ids, logprobs, logits.prompt_logprobs, errors)
 
+    @torch.inference_mode()
+    def redraw(
+        self, batch: Batch, logits: Logits, index: int, mask: MaskRow, attempt: int
+    ) -> int | None:
+        """Another token for row ``index``, under another mask; ``None`` where there is none."""
+        row, place = batch.rows[index], _place(batch, index)
+        draw = _draw(row, row.stop - 1, mask)._replace(attempt=attempt)
+        drawn, wrong = self._sampler.sample(logits.logits_SV[place : place + 1], [draw])
+        return None if wrong[0] is not None else drawn[0]
+
+    @torch.inference_mode()
+    def report(self, batch: Batch, logits: Logits, index: int, token: int) -> list[TokenLogprobs]:
+        """What row ``index`` asked for of ``token``'s log-probability."""
+        place, top = _place(batch, index), batch.rows[index].request.params.logprobs
+        return top_logprobs(logits.logits_SV[place : place + 1], [token], top or 0)
+
     def _put(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
@@ -193,6 +209,11 @@ class ModelRunner:
                 assert entries is not None
                 entries.append(report)
         return result
+
+
+def _place(batch: Batch, index: int) -> int:
+    """The row of the logits for row ``index`` of a batch, which samples one position."""
+    return sum(row.stop - row.sample_from for row in batch.rows[:index])
 
 
 def _draw(row: Row, position: int, mask: MaskRow | None) -> Draw:

@@ -82,7 +82,7 @@ def serve(
     audit = IdleAudit(core)
     while True:
         audit.tend()
-        messages = receiver.drain(0.0 if core.busy else None)
+        messages = receiver.drain(core.patience)
         pulse.begin()
         for message in messages:
             core.handle(message)

@@ -33,7 +33,16 @@ LEVELS = {
     3: ("memory", "kernels"),
     4: ("attention", "layers", "models", "quant", "sampling"),
     5: ("scheduler", "runner"),
-    6: ("core", "worker", "front", "detokenizer", "processes"),
+    6: (
+        "constraints",
+        "guidance",
+        "held_submits",
+        "core",
+        "worker",
+        "front",
+        "detokenizer",
+        "processes",
+    ),
     7: ("launch", "engine"),
 }
 LEVEL_OF = {name: level for level, names in LEVELS.items() for name in names}

@@ -95,8 +95,9 @@ class Loop:
     def _drain(self) -> bool:
         """Carries out what was ordered; waits for an order where there is nothing else to do."""
         while True:
+            patience = self._core.patience
             try:
-                order = self._orders.get(block=not self._core.busy)
+                order = self._orders.get(block=patience != 0.0, timeout=patience or None)
             except queue.Empty:
                 return True
             if order is None:

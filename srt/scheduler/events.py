@@ -62,6 +62,7 @@ class Outbox:
         """A sample has new tokens, or ends. Its scores go with the first report."""
         request = task.request
         scored = None if task.reported else task.scored
+        warnings = None if task.reported else task.warnings or None
         task.reported = True
         start, ids, logprobs = drawn or Drawn(request.output_len, [], None)
         self._events.items.append(
@@ -75,5 +76,6 @@ class Outbox:
                 logprobs,
                 scored,
                 finish,
+                warnings,
             )
         )

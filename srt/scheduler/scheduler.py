@@ -12,6 +12,7 @@ from ..messages import Finish, StepStats, Submit, TokenLogprobs
 from ..stops import TokenText
 from .events import Drawn, Events
 from .finish import FinishRules
+from .held import Held
 from .limits import Limits
 from .plan import Plan, row_of
 from .planner import Planner
@@ -51,10 +52,11 @@ class Scheduler:
 
     # -- what comes in ---------------------------------------------------------------------------
 
-    def submit(self, submit: Submit) -> None:
+    def submit(self, submit: Submit, held: Held | None = None) -> None:
         """Takes a sample in. One that cannot run is refused: see ``take_events``.
 
         Of a sample that is alive already a later epoch takes the place, and any other is ignored.
+        ``held`` is what its output is held to.
         """
         alive = self._alive.get(submit.rid, {}).get(submit.choice)
         if alive is not None:
@@ -67,13 +69,26 @@ class Scheduler:
             self._outbox.refuse(submit, error)
             return
         task = Task(submit, end, self._arrivals, self._counters.steps)
-        self._arrivals += 1
         request = task.request
         request.stop_ids = self._rules.stop_ids(
             request.params.ignore_eos, request.params.stop_token_ids
         )
+        try:
+            first = [] if held is None else held.enter(task)
+        except RequestError as error:
+            self._outbox.refuse(submit, error)
+            return
+        self._arrivals += 1
         self._alive.setdefault(submit.rid, {})[submit.choice] = task
         finish = self._rules.before(task)
+        for token in first if finish is None else ():
+            finish = self._append(task, token)
+            task.pending.append(token)
+            if finish is not None:
+                break
+        self._counters.outputs += len(task.pending)
+        if finish is None and request.complete:
+            finish = Finish("stop")
         if finish is None:
             self._waiting.push(task)
         else:
@@ -202,9 +217,10 @@ class Scheduler:
         """Appends the tokens that a row has drawn, up to the one with which it ends."""
         index, finish, taken = task.request.output_len, None, 0
         while finish is None and taken < len(ids):
-            task.request.append(ids[taken])
-            finish = self._rules.after(task, ids[taken])
+            finish = self._append(task, ids[taken])
             taken += 1
+        if finish is None and task.request.complete:
+            finish = Finish("stop")
         self._counters.outputs += taken
         if taken < len(ids):
             ids = ids[:taken]
@@ -214,6 +230,10 @@ class Scheduler:
             self._report(task, drawn, None)
         else:
             self._retire(task, finish, drawn)
+
+    def _append(self, task: Task, token: int) -> Finish | None:
+        task.request.append(token)
+        return self._rules.after(task, token)
 
     def _retire(self, task: Task, finish: Finish, drawn: Drawn | None = None) -> None:
         """Ends a running task."""
@@ -231,6 +251,10 @@ class Scheduler:
         self._report(task, drawn, finish)
 
     def _report(self, task: Task, drawn: Drawn | None, finish: Finish | None) -> None:
+        if task.pending:
+            start, ids, logprobs = drawn or Drawn(task.request.output_len, [], None)
+            drawn = Drawn(start - len(task.pending), task.pending + ids, logprobs)
+            task.pending = []
         if not task.reported:  # from now on, what it found in the cache is final
             self._counters.cached_prompt += task.request.cached or 0
         self._outbox.report(task, drawn, finish)

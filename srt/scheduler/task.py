@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sapwood.constrain.spec import Warning
+
 from ..messages import Opened, Submit, TokenLogprobs
 from ..request import Request
 from ..stops import StopMatcher
@@ -15,6 +17,8 @@ class Task:
     it found the KV: between them the row fills in, above them it generates. ``number`` orders by
     arrival, ``arrived`` is the step of it. ``looked_up`` is the step at which ``cached_seen``, the
     length of its cached prefix, was read.
+    ``pending`` are output tokens that nobody has been told of: those that a constraint began with.
+    ``warnings`` are the constraint's.
     While ``leader`` is set it waits for that running task to have computed ``share`` tokens.
     """
 
@@ -31,6 +35,7 @@ class Task:
         "number",
         "opened",
         "opening",
+        "pending",
         "pushed_back",
         "reported",
         "request",
@@ -38,12 +43,16 @@ class Task:
         "scored",
         "share",
         "stops",
+        "warnings",
     )
 
     def __init__(self, submit: Submit, end: int, number: int, arrived: int) -> None:
         params = submit.params
         self.request = Request(submit)
+        self.request.end = end
         self.end = end
+        self.pending: list[int] = []
+        self.warnings: list[Warning] = []
         self.number = number
         self.arrived = arrived
         self.found = 0

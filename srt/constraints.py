@@ -1,0 +1,185 @@
+"""Compiles constraints beside the steps, and remembers what it compiled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from sapwood.constrain.refusal import Refusal
+from sapwood.constrain.spec import Constraint
+from sapwood.constrain.vocabulary import Vocabulary
+
+from .errors import RequestError
+from .log import Log
+
+if TYPE_CHECKING:
+    from sapwood.constrain.compile import Compiled, ConstraintCompiler
+
+CAPACITY = 512
+"""Compiled constraints that are kept; the least recently used is dropped first."""
+
+DEADLINE = 10.0
+"""Seconds that a constraint may take to compile, waiting for its turn included."""
+
+REFUSED = "constraint_refused"
+"""The code of a constraint that is malformed or cannot be enforced."""
+
+MAX_WAITING = 256
+"""Constraints that may wait to be compiled."""
+
+
+class Compiling:
+    """A constraint that is being compiled, or was. Once ``done``, ``result`` gives it."""
+
+    __slots__ = ("_began", "_future", "deadline")
+
+    def __init__(self, future: Future[Compiled], began: float, deadline: float) -> None:
+        self._future = future
+        self._began = began
+        self.deadline = began + deadline
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is there, a refusal perhaps."""
+        return self._future.done()
+
+    def result(self) -> Compiled:
+        """The compiled constraint; ``RequestError`` where it was refused."""
+        try:
+            return self._future.result(timeout=0)
+        except Refusal as refusal:
+            raise RequestError(
+                str(refusal), param=refusal.pointer or None, code=REFUSED
+            ) from refusal
+        except TimeoutError as error:
+            raise RequestError(
+                f"the constraint was not compiled within {self.deadline - self._began:g} seconds",
+                code="constraint_timeout",
+            ) from error
+        except Exception as error:  # whatever is wrong with a constraint ends its own request
+            raise RequestError(
+                f"the constraint cannot be compiled: {error!r}", code=REFUSED
+            ) from error
+
+
+class Constraints:
+    """The constraints of one model's requests.
+
+    Compiling happens in a thread of its own, one constraint at a time, each once for all who ask
+    while it lasts or later. One that takes too long is given up, and so is its thread: the next
+    ones get another. ``ask`` and ``info`` belong to one thread. Nothing is imported or made before
+    the first constraint comes.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        encode: Callable[[str], Sequence[int]],
+        *,
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._encode = encode
+        self._deadline = deadline
+        self._clock = clock
+        self._compiler: ConstraintCompiler | None = None
+        self._making = threading.Lock()
+        self._threads = _thread()
+        self._known: OrderedDict[Constraint, Compiling] = OrderedDict()
+        self._engines: dict[str, int] = {}
+        self._asked = self._hits = self._refused = self._marked = 0
+        self._log = Log("constraints")
+
+    @property
+    def words(self) -> int:
+        """Words of a mask row."""
+        return (self._vocabulary.size + 31) // 32
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """The tokens with which an output ends."""
+        return self._vocabulary.eos_ids
+
+    def ask(self, constraint: Constraint) -> Compiling:
+        """Starts to compile, unless that is done or under way. ``RequestError`` 503 where too many
+        wait."""
+        self._asked += 1
+        known = self._known.get(constraint)
+        if known is not None:
+            self._hits += 1
+            self._known.move_to_end(constraint)
+            return known
+        if sum(not each.done for each in self._known.values()) >= MAX_WAITING:
+            raise RequestError(
+                f"{MAX_WAITING} constraints wait to be compiled, and no more may; try again later",
+                code="queue_full",
+                status=503,
+            )
+        future = self._threads.submit(self._compile, constraint)
+        compiling = Compiling(future, self._clock(), self._deadline)
+        self._known[constraint] = compiling
+        self._forget()
+        return compiling
+
+    def give_up(self, constraint: Constraint) -> None:
+        """Stops waiting for one that takes too long."""
+        if self._known.pop(constraint, None) is not None:
+            self._log.warning("a constraint takes too long to compile", seconds=self._deadline)
+            self._threads.shutdown(wait=False, cancel_futures=False)
+            self._threads = _thread()
+
+    def mark(self, why: str) -> None:
+        """Notes that an engine gave up in the middle of an output."""
+        self._marked += 1
+        self._log.error("an engine gave up under a constraint", reason=why)
+
+    def overdue(self, compiling: Compiling) -> bool:
+        """Whether one has had its time."""
+        return not compiling.done and self._clock() >= compiling.deadline
+
+    def info(self) -> dict[str, Any]:
+        """``engines``: how many constraints each engine was chosen for; ``cached``, ``compiled``,
+        ``hits``, ``refused`` and ``failed_in_use`` count constraints, or requests for them."""
+        return {
+            "engines": dict(self._engines),
+            "cached": len(self._known),
+            "compiled": sum(self._engines.values()),
+            "hits": self._hits,
+            "refused": self._refused,
+            "failed_in_use": self._marked,
+        }
+
+    def _forget(self) -> None:
+        if len(self._known) <= CAPACITY:
+            return
+        for constraint, compiling in self._known.items():
+            if compiling.done:
+                del self._known[constraint]
+                return
+
+    def _compile(self, constraint: Constraint) -> Compiled:
+        """In the compiling thread."""
+        try:
+            compiled = self._made().compile(constraint)
+        except BaseException:
+            self._refused += 1
+            raise
+        self._engines[compiled.engine] = self._engines.get(compiled.engine, 0) + 1
+        return compiled
+
+    def _made(self) -> ConstraintCompiler:
+        with self._making:
+            if self._compiler is None:
+                from sapwood.constrain.compile import ConstraintCompiler
+
+                self._compiler = ConstraintCompiler(self._vocabulary, self._encode)
+            return self._compiler
+
+
+def _thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="sapwood-compile")
