@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import subprocess
@@ -128,11 +129,13 @@ def test_c001_malformed_schemas_disturb_nobody(server: Any) -> None:
 
 
 def streamed_text(server: Any, body: dict[str, Any]) -> str:
-    connection = server.connect()
-    connection.request("POST", COMPLETIONS, json.dumps({**body, "stream": True}))
-    lines = connection.getresponse().read().decode().split("\n\n")
+    with contextlib.closing(server.connect()) as connection:
+        connection.request("POST", COMPLETIONS, json.dumps({**body, "stream": True}))
+        response = connection.getresponse()
+        text = response.read().decode()
+    assert response.status == 200, text
+    lines = text.split("\n\n")
     assert lines[-2] == "data: [DONE]"
-    connection.close()
     return "".join(json.loads(line[6:])["choices"][0]["text"] for line in lines[:-2])
 
 
@@ -456,7 +459,7 @@ def test_c034_stop_strings_cut_and_say_so(
 
 UNENFORCEABLE = {
     "type": "object",
-    "properties": {"s": {"type": "string", "maxLength": 10, "pattern": "(?=a)a"}},
+    "properties": {"s": {"type": "string", "maxLength": 10, "format": "iri"}},
     "required": ["s"],
     "additionalProperties": False,
 }
@@ -468,16 +471,15 @@ def test_lenient_lists_what_it_drops(server: Any, stream: bool) -> None:
     assert error["param"] == "json_schema/properties/s"
     body = {"prompt": "x", "json_schema": UNENFORCEABLE, "lenient": True, "max_tokens": 60}
     if stream:
-        connection = server.connect()
-        connection.request("POST", COMPLETIONS, json.dumps({**body, "stream": True}))
-        frames = connection.getresponse().read().decode().split("\n\n")[:-2]
-        connection.close()
+        with contextlib.closing(server.connect()) as connection:
+            connection.request("POST", COMPLETIONS, json.dumps({**body, "stream": True}))
+            frames = connection.getresponse().read().decode().split("\n\n")[:-2]
         reply = json.loads(frames[-1][6:])
         assert not any("warnings" in frame for frame in frames[:-1])
     else:
         reply = answered(server, COMPLETIONS, body)
     (warning,) = reply["warnings"]
-    assert (warning["pointer"], warning["keyword"]) == ("/properties/s", "pattern")
+    assert (warning["pointer"], warning["keyword"]) == ("/properties/s", "format")
     assert warning["reason"]
 
 
