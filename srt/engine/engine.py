@@ -167,9 +167,17 @@ class Engine:
         results = await self._arun([self._scoring(ids, at, cache_salt) for ids, at in wholes])
         return [_score(ids, start, r) for (ids, start), r in zip(wholes, results, strict=True)]
 
-    def tokenize(self, prompt: PromptLike) -> list[int]:
-        """The ids that a prompt is run as."""
-        return self._prompts.ids(prompt)
+    def tokenize(
+        self,
+        prompt: PromptLike,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> list[int]:
+        """The ids that a prompt is run as; for chats the two options of the server's chats."""
+        return self._prompts.ids(
+            prompt, answers=add_generation_prompt, continues=continue_final_message
+        )
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         """The text of token ids."""

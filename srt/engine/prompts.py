@@ -57,15 +57,23 @@ class Prompts:
         }
         return msgspec.structs.replace(SamplingParams(), **known)
 
-    def ids(self, prompt: PromptLike) -> list[int]:
-        """The token ids of a prompt; ``RequestError`` for one that is none."""
+    def ids(
+        self, prompt: PromptLike, *, answers: bool = True, continues: bool = False
+    ) -> list[int]:
+        """The token ids of a prompt; ``RequestError`` for one that is none.
+
+        A chat ends with the start of an answer (``answers``), or where its last message is to be
+        gone on with, with that message's text (``continues``).
+        """
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
         if not prompt:
             raise RequestError("the prompt is empty", param="prompt")
         if isinstance(prompt[0], Mapping):
             return self._template.encode(
-                [_message(part) for part in prompt], add_generation_prompt=True
+                [_message(part) for part in prompt],
+                add_generation_prompt=answers and not continues,
+                continue_final_message=continues,
             )
         ids = [_integer(token) for token in prompt]
         for token in ids:

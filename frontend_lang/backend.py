@@ -1,0 +1,48 @@
+"""Which runtime a program runs on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .runtime import Runtime
+
+
+def runtime_of(given: Any) -> Runtime:
+    """The object itself where it is a runtime, an engine as one; ``TypeError`` for others."""
+    if isinstance(given, Runtime):
+        return given
+    if hasattr(given, "agenerate") and hasattr(given, "ascore"):
+        from .engine_runtime import EngineRuntime
+
+        return EngineRuntime(given)
+    raise TypeError(
+        f"{type(given).__name__} is not a runtime: it lacks one of generate, stream, score, "
+        "render, flush"
+    )
+
+
+class Default:
+    """The runtime of programs that are run without ``backend=``."""
+
+    def __init__(self) -> None:
+        self._runtime: Runtime | None = None
+
+    def set(self, backend: Any) -> None:
+        """Takes a ``Runtime`` or an ``Engine``; ``None`` unsets it."""
+        self._runtime = None if backend is None else runtime_of(backend)
+
+    def resolve(self, backend: Any) -> Runtime:
+        """``backend`` if there is one; ``ValueError`` where neither is."""
+        if backend is not None:
+            return runtime_of(backend)
+        if self._runtime is None:
+            raise ValueError("no backend: pass backend=..., or call set_default_backend(...) first")
+        return self._runtime
+
+
+DEFAULT = Default()
+
+
+def set_default_backend(backend: Any) -> None:
+    """The runtime of programs that are run without ``backend=``."""
+    DEFAULT.set(backend)

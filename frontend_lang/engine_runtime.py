@@ -1,0 +1,168 @@
+"""An ``Engine`` as a runtime: the model in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from .refusal import refuse
+from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
+
+_CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag", "lenient", "whitespace")
+_RENAMED = ("no_stop_trim", "return_logprob", "logprob_start_len", "top_logprobs_num")
+_APART = frozenset({*_CONSTRAINTS, *_RENAMED, "on_budget", "return_text_in_logprobs", "cache_salt"})
+_CANNOT = ("stop_regex", "tools", "tool_choice", "parallel_tool_calls", "priority")
+
+
+class EngineRuntime:
+    """Tokenises as the server's chat endpoint does, and runs ids.
+
+    Safe on any event loop: the engine has a thread of its own.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        from sapwood import SamplingParams
+
+        self._engine = engine
+        self._params = SamplingParams
+
+    async def generate(self, request: Request) -> list[Answer]:
+        """All samples of one prompt."""
+        params, options = self._asked(request.sampling)
+        ids = await asyncio.to_thread(self._ids, request.prompt)
+        done = await self._engine.agenerate(ids, params, **options)
+        samples = done if isinstance(done, list) else [done]
+        return [Answer(text=s.text, meta=self._meta(s, request.sampling)) for s in samples]
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """One sample in pieces."""
+        params, options = self._asked(request.sampling)
+        ids = await asyncio.to_thread(self._ids, request.prompt)
+        written = 0
+        async for piece in self._engine.astream(ids, params, **options):
+            written += len(piece.ids)
+            meta = None
+            if piece.finish is not None:
+                meta = {
+                    "prompt_tokens": len(ids),
+                    "completion_tokens": written,
+                    "finish_reason": _finish(piece.finish, written),
+                }
+            yield Delta(text=piece.text, meta=meta)
+
+    async def score(self, request: ScoreRequest) -> list[Score]:
+        """All continuations in one batch after what they share."""
+        base, wholes = await asyncio.to_thread(self._wholes, request)
+        start = len(base)
+        scores = await self._engine.ascore(base, [ids[start:] for ids in wholes])
+        return [Score(ids=tuple(s.ids), logprobs=tuple(s.logprobs)) for s in scores]
+
+    async def render(self, prompt: Prompt) -> str:
+        """The text of the ids."""
+        ids = await asyncio.to_thread(self._ids, prompt, opens=False)
+        return str(self._engine.decode(ids, skip_special=False))
+
+    async def warm(self, prompt: Prompt) -> None:
+        """Runs the prompt without an answer."""
+        ids = await asyncio.to_thread(self._ids, prompt, opens=False)
+        if ids:
+            await self._engine.agenerate(ids, self._params(max_tokens=0))
+
+    async def flush(self) -> bool:
+        """Empties the engine's prefix cache."""
+        return bool(await asyncio.to_thread(self._engine.flush_cache))
+
+    def _ids(self, prompt: Prompt, *, opens: bool = True) -> list[int]:
+        if not prompt.is_chat:
+            return list(self._engine.tokenize(prompt.text))
+        return list(self._engine.tokenize(chat(prompt), **chat_options(prompt, opens)))
+
+    def _wholes(self, request: ScoreRequest) -> tuple[list[int], list[list[int]]]:
+        """Ids of the prompt's part that all wholes begin with, and the wholes."""
+        prompt = request.prompt
+        base = self._ids(prompt) or list(self._engine.tokenize("\n"))
+        wholes = [
+            self._ids(prompt.extended(c)) if isinstance(c, str) else [*base, *c]
+            for c in request.continuations
+        ]
+        return base[: shared(base, wholes)], wholes
+
+    def _asked(self, sampling: Sampling) -> tuple[Any, dict[str, Any]]:
+        """Parameters, and the keywords that go beside them."""
+        changed = sampling.changed()
+        refuse("the engine", changed, _CANNOT)
+        given = {key: value for key, value in changed.items() if key not in _APART}
+        given["max_tokens"] = sampling.max_tokens
+        if given.get("top_k") == -1:
+            given["top_k"] = 0
+        if sampling.no_stop_trim:
+            given["include_stop"] = True
+        if sampling.return_logprob:
+            given["logprobs"] = sampling.top_logprobs_num
+            if sampling.logprob_start_len is not None and sampling.logprob_start_len >= 0:
+                given["prompt_logprobs_from"] = sampling.logprob_start_len
+                given["prompt_logprobs_top"] = sampling.top_logprobs_num
+        options = {key: changed[key] for key in (*_CONSTRAINTS, "cache_salt") if key in changed}
+        if sampling.on_budget is not None:
+            options["on_budget"] = sampling.on_budget
+        return self._params(**given), options
+
+    def _meta(self, done: Any, sampling: Sampling) -> dict[str, Any]:
+        meta = {
+            "prompt_tokens": done.prompt_tokens,
+            "completion_tokens": len(done.ids),
+            "cached_tokens": done.cached_tokens,
+            "finish_reason": _finish(done.finish, len(done.ids)),
+            "seed": done.seed,
+            "output_ids": done.ids,
+        }
+        warnings = getattr(done, "warnings", None)
+        if warnings:
+            meta["warnings"] = warnings
+        for name, entries in (("output", done.logprobs), ("input", done.prompt_logprobs)):
+            if entries is not None:
+                meta[f"{name}_token_logprobs"] = [
+                    (e.logprob, e.id, self._text(e.id, sampling)) for e in entries
+                ]
+                meta[f"{name}_top_logprobs"] = [
+                    [(value, token, self._text(token, sampling)) for token, value in e.top]
+                    for e in entries
+                ]
+        return meta
+
+    def _text(self, token: int, sampling: Sampling) -> str | None:
+        if not sampling.return_text_in_logprobs:
+            return None
+        return str(self._engine.decode([token], skip_special=False))
+
+
+def chat(prompt: Prompt) -> list[Mapping[str, Any]]:
+    """A chat's messages in OpenAI's form, the one that has begun included."""
+    messages: list[Mapping[str, Any]] = [message.as_dict() for message in prompt.messages]
+    if prompt.text:
+        messages.append({"role": "assistant", "content": prompt.text})
+    return messages
+
+
+def chat_options(prompt: Prompt, opens: bool = True) -> dict[str, bool]:
+    """How a chat's end is written: an answer begins, goes on, or is not begun."""
+    goes_on = bool(prompt.text)
+    return {"add_generation_prompt": opens and not goes_on, "continue_final_message": goes_on}
+
+
+def shared(base: Sequence[int], wholes: Sequence[Sequence[int]]) -> int:
+    """How many ids all have in common at their beginning, each whole with one to spare."""
+    most = min(len(base), *(len(ids) - 1 for ids in wholes))
+    at = 0
+    while at < most and all(ids[at] == base[at] for ids in wholes):
+        at += 1
+    return at
+
+
+def _finish(finish: Any, written: int) -> dict[str, Any]:
+    if finish.reason == "length":
+        return {"type": "length", "length": written}
+    if finish.reason == "stop":
+        return {"type": "stop", "matched": finish.matched}
+    return {"type": finish.reason, "message": finish.message}

@@ -1,0 +1,99 @@
+"""One run of a program: its loop, its runtime, and all states that it has made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from . import loops
+from .runtime import Runtime, Sampling
+from .variables import Failure, Promise, settle
+
+if TYPE_CHECKING:
+    from .line import Line
+
+
+class Run:
+    """Shared by the states of one run. All their work happens on ``loop``."""
+
+    __slots__ = (
+        "_defaults",
+        "ended",
+        "failure",
+        "lines",
+        "loop",
+        "over",
+        "recording",
+        "runtime",
+        "streaming",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
+        defaults: Mapping[str, Any],
+        *,
+        streaming: bool = False,
+        recording: bool = False,
+    ) -> None:
+        self.loop = loop
+        self.runtime = runtime
+        self.streaming = streaming
+        self.recording = recording
+        self.lines: list[Line] = []
+        self.failure: Failure | None = None
+        self.over = False
+        self.ended: Promise = Future()
+        self._defaults = defaults
+
+    def sampling(self, given: Mapping[str, Any]) -> Sampling:
+        """A ``gen``'s own parameters over those of the run."""
+        return Sampling(**{**self._defaults, **given})
+
+    def post(self, work: Callable[..., None], *args: Any) -> None:
+        """Does ``work`` on the loop, in the order of the calls."""
+        if loops.is_current(self.loop):
+            work(*args)
+        else:
+            self.loop.call_soon_threadsafe(work, *args)
+
+    def cancel(self, error: BaseException) -> None:
+        """Cancels all requests; whatever is still awaited fails with ``error``."""
+        failure = self.fail(error)
+        if not self.loop.is_closed():
+            self.post(self._cancel, failure)
+
+    def fail(self, error: BaseException) -> Failure:
+        """Keeps what ended the run; the first stays."""
+        if self.failure is None:
+            self.failure = Failure(error)
+        return self.failure
+
+    def end(self) -> None:
+        """Nothing more will be declared: readers who wait for a name get the failure, or learn
+        that there is none such."""
+        self.over = True
+        for line in self.lines:
+            line.declared.end(self.failure)
+            line.feed.end(line.failure or self.failure)
+        settle(self.ended, None)
+
+    async def drained(self) -> Failure | None:
+        """Waits until no state has work left; the first failure that nobody has seen."""
+        while tasks := [line.task for line in self.lines if line.task is not None]:
+            await asyncio.wait(tasks)
+        failures = [line.failure for line in self.lines if line.failure is not None]
+        unseen = [failure for failure in failures if not failure.delivered]
+        return unseen[0] if unseen else None
+
+    def _cancel(self, failure: Failure) -> None:
+        for line in self.lines:
+            line.cancel(failure)
+
+
+INSIDE: contextvars.ContextVar[Run | None] = contextvars.ContextVar("sapwood_run", default=None)
+"""The run whose program's body this is."""
