@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from . import formats
 from .pointer import target
 
 Rule = Callable[[Any, Any, dict[str, Any], Any], bool]
@@ -201,6 +202,7 @@ _RULES: dict[str, Rule] = {
     "minLength": _bound(str, lambda value, bound: len(value) >= bound),
     "maxLength": _bound(str, lambda value, bound: len(value) <= bound),
     "pattern": _pattern,
+    "format": _bound(str, lambda value, name: formats.holds(name, value)),
     "minProperties": _bound(dict, lambda value, bound: len(value) >= bound),
     "maxProperties": _bound(dict, lambda value, bound: len(value) <= bound),
     "minItems": _bound(list, lambda value, bound: len(value) >= bound),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import formats
+
 ONE = frozenset(
     [
         "additionalItems",
@@ -91,27 +93,22 @@ ENGINE_FORMATS = frozenset(
 """Those that llguidance enforces."""
 
 FORMAT_PATTERNS: Mapping[str, str] = {
-    "json-pointer": r"^(/([^/~]|~[01])*)*$",
-    "relative-json-pointer": r"^(0|[1-9][0-9]*)(#|(/([^/~]|~[01])*)*)$",
+    name: expression for name, expression in formats.PATTERNS.items() if name not in ENGINE_FORMATS
 }
-"""Those that are a regular expression."""
+"""Those that are given to the engine as an expression."""
 
-_LEAP_DAY = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29"
-_DATE = (
-    r"([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
-    rf"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_DAY})"
-)
-_CLOCK = r"([0-9:]{6}[0-5][0-9]|23:59:60(\.[0-9]+)?([Zz]|[+-]00:00)$)"
 FORMAT_LIMITS: Mapping[str, str] = {
-    "date": f"^{_DATE}$",
-    "date-time": f"^{_DATE}[Tt ]{_CLOCK}",
-    "time": f"^{_CLOCK}",
+    **{name: formats.PATTERNS[name] for name in ("date", "date-time", "time")},
+    "email": "^[^@]{1,64}@",
 }
 """What llguidance's rules for formats leave out.
 
-It takes 29 February in every year, and a second 60 in every minute. Leap seconds are taken only as
-UTC writes them.
+It takes 29 February in every year, a second 60 in every minute, and names of mailboxes of any
+length. Leap seconds are taken only as UTC writes them.
 """
+
+JUDGED_FORMATS = frozenset(("regex",))
+"""Those that no regular expression describes, and that are judged on values."""
 
 UNENFORCED: Mapping[str, str] = {
     "unevaluatedItems": "needs to know which items other keywords looked at",
@@ -226,7 +223,7 @@ def _text_fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
         return "must be a string"
     if keyword == "$ref" and not value:
         return "must not be empty"
-    unheld = DRAFT_FORMATS - ENGINE_FORMATS - FORMAT_PATTERNS.keys()
+    unheld = DRAFT_FORMATS - ENGINE_FORMATS - FORMAT_PATTERNS.keys() - JUDGED_FORMATS
     if keyword == "format" and value in unheld and may_be("string", schema):
         return f"the format {value!r} is not enforced"
     return ""

@@ -7,8 +7,8 @@ import re
 from typing import Any, NamedTuple
 
 from .evaluate import found
-from .keywords import FORMAT_LIMITS, FORMAT_PATTERNS
-from .relax import LEVELS, keys_first, loose_always
+from .keywords import JUDGED_FORMATS
+from .relax import LEVELS, keys_first, loose_always, subschemas
 from .schema import checked, children, enforceable
 from .spec import Warning
 
@@ -33,7 +33,7 @@ def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
     normalise(exact)
     engine = keys_first(enforceable(schema))
     loosened = loose_always(engine)
-    return SchemaPlan(engine, exact, loosened)
+    return SchemaPlan(engine, exact, loosened or _has_judged_formats(exact))
 
 
 def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
@@ -46,6 +46,11 @@ def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
     engine = keys_first(enforceable(engine))
     loose_always(engine)
     return made._replace(engine=engine, residue=True, looseness=made.looseness + 1)
+
+
+def _has_judged_formats(schema: Any) -> bool:
+    names = (each.get("format") for each in subschemas(schema))
+    return any(isinstance(name, str) and name in JUDGED_FORMATS for name in names)
 
 
 def _readable(schema: Any) -> bool:
@@ -77,9 +82,5 @@ def normalise(schema: Any) -> None:
     for key, then in schema.pop("dependencies", {}).items():
         kind = "dependentRequired" if isinstance(then, list | str) else "dependentSchemas"
         schema.setdefault(kind, {})[key] = [then] if isinstance(then, str) else then
-    name = schema.get("format")
-    limit = FORMAT_PATTERNS.get(name) or FORMAT_LIMITS.get(name) if isinstance(name, str) else None
-    if limit:
-        schema["allOf"] = [*schema.get("allOf", ()), {"pattern": limit}]
     for _, child in children(schema):
         normalise(child)

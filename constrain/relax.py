@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from .keywords import MAPS
+
 _RELATIONS = frozenset(
     (
         "contains",
@@ -91,11 +93,14 @@ def keys_first(schema: Any) -> Any:
         return [keys_first(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    first = {key: schema[key] for key in ("properties",) if isinstance(schema.get(key), dict)}
-    return {**first, **{key: keys_first(value) for key, value in schema.items()}} | {
-        key: {name: keys_first(each) for name, each in value.items()}
-        for key, value in first.items()
-    }
+    found = {}
+    for key in sorted(schema, key=lambda key: key != "properties"):
+        value = schema[key]
+        if key in MAPS and isinstance(value, dict):
+            found[key] = {name: keys_first(each) for name, each in value.items()}
+        else:
+            found[key] = value if key in _VALUES else keys_first(value)
+    return found
 
 
 def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
@@ -105,7 +110,11 @@ def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
         each = todo.pop()
         if isinstance(each, dict):
             yield each
-            todo += [value for key, value in each.items() if key not in _VALUES]
+            for key, value in each.items():
+                if key in MAPS and isinstance(value, dict):
+                    todo += value.values()
+                elif key not in _VALUES:
+                    todo.append(value)
         elif isinstance(each, list):
             todo += each
 

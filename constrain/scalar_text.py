@@ -9,31 +9,9 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
+from .formats import PATTERNS
 from .shape import Shape
 from .text_pattern import Pattern, pattern, shortest
-
-_DATE = (
-    r"\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)"
-    r"|02-(0[1-9]|1\d|2\d))"
-)
-_TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|z|[+-]([01]\d|2[0-3]):[0-5]\d)"
-_HOST = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-_BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_PATH = r"[a-zA-Z0-9._~!$&'()*+,;=:@/?%-]*"
-FORMATS = {
-    "date": f"^{_DATE}$",
-    "time": f"^{_TIME}$",
-    "date-time": f"^{_DATE}[Tt]{_TIME}$",
-    "duration": r"^P(\d+W|(\d+[YMD])+(T(\d+[HMS])+)?|T(\d+[HMS])+)$",
-    "email": rf"^[a-zA-Z0-9!#$%&'*+/=?^_`{{|}}~.-]+@{_HOST}(\.{_HOST})*$",
-    "hostname": rf"^{_HOST}(\.{_HOST})*$",
-    "ipv4": rf"^{_BYTE}(\.{_BYTE}){{3}}$",
-    "ipv6": r"^(([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|([0-9a-fA-F]{1,4}:){1,6}:([0-9a-fA-F]{1,4})?"
-    r"|::([0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){0,6})?)$",
-    "uri": rf"^[a-zA-Z][a-zA-Z0-9+.-]*:{_PATH}(#{_PATH})?$",
-    "uuid": r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
-}
-"""Some of the texts of each format: enough to end whatever has been begun."""
 
 _ESCAPES = ("n", '"', "\\", "t", "r", "b", "f", "/")
 _VARIANTS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -73,7 +51,7 @@ def _content_endings(shape: Shape, content: str) -> Iterator[str]:
     """Characters that bring a string to an end that the shape takes."""
     low, high = shape.least("minLength"), shape.most("maxLength")
     wanted = shape.all("pattern") + [
-        FORMATS[name] for name in shape.all("format") if name in FORMATS
+        PATTERNS[name] for name in shape.all("format") if name in PATTERNS
     ]
     patterns = [found for found in map(pattern, wanted) if found is not None]
     seen: set[str] = set()

@@ -56,11 +56,13 @@ class Shape:
                 values = given if values is None else [v for v in values if _text(v) in texts]
         if values is None:
             return None
-        return {
-            _text(v): v
+        kept = [
+            v
             for v in values
             if _kind(v) & self.types and all(satisfies(v, part, self._root) for part in self.parts)
-        }
+        ]
+        # An engine may write 3.0 as 3.
+        return {_text(v): v for v in kept} | {_text(_whole(v)): v for v in kept}
 
     @cached_property
     def order(self) -> dict[str, int]:
@@ -283,6 +285,17 @@ def matches(expression: str, text: str) -> bool:
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def _whole(value: Any) -> Any:
+    """The value with whole numbers written without a fraction."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in value.items()}
+    return value
 
 
 def _kind(value: Any) -> set[str]:

@@ -8,11 +8,11 @@ alternatives hold is then judged on values.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from .pointer import target
+from .relax import subschemas
 
 MAX_ITEMS = 1500
 """Keys of a union's alternatives, all together, up to which it is left to the parser."""
@@ -28,7 +28,7 @@ def merged(root: Any) -> Any | None:
         return None
     copy = json.loads(json.dumps(root))
     found = False
-    for schema in list(_subschemas(copy)):
+    for schema in list(subschemas(copy)):
         for name in ("anyOf", "oneOf"):
             if len(schema.get(name, ())) < 2:
                 continue
@@ -114,14 +114,3 @@ def _order(lists: list[list[str]]) -> list[str] | None:
         return list(TopologicalSorter(graph).static_order())
     except CycleError:
         return None
-
-
-def _subschemas(schema: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(schema, dict):
-        yield schema
-        for key, value in schema.items():
-            if key not in ("const", "enum", "default", "examples"):
-                yield from _subschemas(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            yield from _subschemas(value)

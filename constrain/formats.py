@@ -1,0 +1,143 @@
+"""The formats that JSON schema's drafts define: as expressions, and as checks of whole strings.
+
+The expressions are regular, so that an engine can enforce them and an open string be ended; where
+they say too little, as of days of a month, the check says the rest.
+Sources: RFC 3339 (dates and times, durations), RFC 3986 (URIs), RFC 3987 (IRIs), RFC 5321 (mail
+addresses), RFC 1123 (host names), RFC 4291 (IPv6), RFC 4122 (UUIDs), RFC 6570 (URI templates),
+RFC 6901 (JSON pointers).
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+
+_HOUR = r"([01][0-9]|2[0-3])"
+_DATE = (
+    r"[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    r"|02-(0[1-9]|1[0-9]|2[0-9]))"
+)
+_TIME = rf"({_HOUR}:[0-5][0-9]:[0-5][0-9]|23:59:60)(\.[0-9]+)?(Z|z|[+-]{_HOUR}:[0-5][0-9])"
+_LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_HOST = rf"{_LABEL}(\.{_LABEL})*"
+_BYTE = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = rf"{_BYTE}(\.{_BYTE}){{3}}"
+_HEX = r"[0-9a-fA-F]"
+_GROUP = rf"{_HEX}{{1,4}}"
+_IPV6 = (
+    rf"(({_GROUP}:){{7}}({_GROUP}|:)|({_GROUP}:){{6}}{_IPV4}|({_GROUP}:){{1,6}}:({_GROUP})?"
+    rf"|({_GROUP}:){{1,5}}(:{_GROUP}){{1,2}}|({_GROUP}:){{1,4}}(:{_GROUP}){{1,3}}"
+    rf"|({_GROUP}:){{1,3}}(:{_GROUP}){{1,4}}|({_GROUP}:){{1,2}}(:{_GROUP}){{1,5}}"
+    rf"|{_GROUP}:(:{_GROUP}){{1,6}}|::({_GROUP}(:{_GROUP}){{0,6}})?|::({_GROUP}:){{0,5}}{_IPV4})"
+)
+_BEYOND = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+_EXPRESSION = (
+    r"\{[+#./;?&]?([a-zA-Z0-9_](\.?[a-zA-Z0-9_])*(:[1-9][0-9]{0,3}|\*)?)"
+    r"(,[a-zA-Z0-9_](\.?[a-zA-Z0-9_])*(:[1-9][0-9]{0,3}|\*)?)*\}"
+)
+_ATOM = r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]"
+
+
+def _uri(beyond: str, *, relative: bool) -> str:
+    """The grammar of RFC 3986, with further characters for RFC 3987."""
+    percent = rf"%{_HEX}{_HEX}"
+    plain = rf"a-zA-Z0-9._~!$&'()*+,;={beyond}\-"
+    segment = rf"([{plain}:@]|{percent})"
+    authority = (
+        rf"(([{plain}:]|{percent})*@)?(\[({_GROUP}:){{7}}{_GROUP}\]|([{plain}]|{percent})*)"
+        r"(:[0-9]*)?"
+    )
+    rest = rf"(\?({segment}|[/?])*)?(#({segment}|[/?])*)?"
+    path = rf"(//{authority}(/{segment}*)*|/({segment}+(/{segment}*)*)?"
+    absolute = rf"[a-zA-Z][a-zA-Z0-9+.-]*:{path}|{segment}+(/{segment}*)*)?{rest}"
+    if not relative:
+        return absolute
+    return rf"({absolute}|{path}|([{plain}@]|{percent})+(/{segment}*)*)?{rest})"
+
+
+PATTERNS: Mapping[str, str] = {
+    name: f"^{expression}$"
+    for name, expression in {
+        "date": _DATE,
+        "time": _TIME,
+        "date-time": f"{_DATE}[Tt]{_TIME}",
+        "duration": (
+            r"P([0-9]+W|([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)"
+            r"(T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S))?"
+            r"|T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S))"
+        ),
+        "email": rf"{_ATOM}+(\.{_ATOM}+)*@{_HOST}",
+        "hostname": _HOST,
+        "ipv4": _IPV4,
+        "ipv6": _IPV6,
+        "uri": _uri("", relative=False),
+        "uri-reference": _uri("", relative=True),
+        "iri": _uri(_BEYOND, relative=False),
+        "iri-reference": _uri(_BEYOND, relative=True),
+        "uri-template": (
+            rf"([!#$&()*+,./0-9:;=?@A-Z\[\]_a-z~{_BEYOND}\-]|%{_HEX}{_HEX}|{_EXPRESSION})*"
+        ),
+        "uuid": rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
+        "json-pointer": r"(/([^/~]|~[01])*)*",
+        "relative-json-pointer": r"(0|[1-9][0-9]*)(#|(/([^/~]|~[01])*)*)",
+    }.items()
+}
+"""Expressions that the strings of a format match, and but for a few details no others."""
+
+
+def holds(name: str, text: str) -> bool:
+    """Whether a string has a format; any string has one that no draft defines."""
+    expression = _COMPILED.get(name)
+    if expression is not None and expression.fullmatch(text) is None:
+        return False
+    check = _CHECKS.get(name)
+    return check is None or check(text)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.date.fromisoformat(text[:10])
+    except ValueError:
+        return text[:4] == "0000" and not text[5:].startswith("02-29")
+    return True
+
+
+def _is_time(text: str) -> bool:
+    """A leap second comes at midnight UTC; it is taken only as UTC writes it."""
+    clock = text[-len(text) :] if "T" not in text.upper() else text[11:]
+    return clock[6:8] != "60" or clock[-1] in "Zz" or clock.endswith(("+00:00", "-00:00"))
+
+
+def _is_email(text: str) -> bool:
+    local, _, domain = text.rpartition("@")
+    return len(local) <= 64 and len(domain) <= 253
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _is_regex(text: str) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return r"\Z" not in text and "(?P" not in text
+
+
+_COMPILED = {name: re.compile(expression[1:-1], re.ASCII) for name, expression in PATTERNS.items()}
+_CHECKS: Mapping[str, Callable[[str], bool]] = {
+    "date": _is_date,
+    "date-time": lambda text: _is_date(text) and _is_time(text),
+    "time": _is_time,
+    "email": _is_email,
+    "hostname": lambda text: len(text) <= 253,
+    "ipv6": _is_ipv6,
+    "regex": _is_regex,
+}
