@@ -22,13 +22,14 @@ JSON pointer into the schema, or empty."""
 TOO_LONG = "constraint_timeout"
 """The worker's code for a constraint that takes too long to compile."""
 
-_TAG = re.compile(r"^/(?:tags|structures)/(\d+)(?:/schema)?")
+_TAG = re.compile(r"^/tags/(\d+)(/schema)?")
+_SCHEMA_OF_TAG = re.compile(r"(?:\.content)?\.\w+$")
 
 
 class Held(NamedTuple):
     """A constraint. ``path`` is the field of the request that holds its schema, expression or
-    grammar: what refusals name. ``tags`` are the fields that hold the schemas of its tags, where
-    they are not in ``structures`` below ``path``."""
+    grammar: what refusals name. ``tags`` are the fields that hold the schemas of a structural tag's
+    tags."""
 
     constraint: Constraint
     path: str
@@ -39,11 +40,10 @@ class Held(NamedTuple):
         """Where in the request is what a pointer into the constraint points to: a field and, with
         no more than a ``/`` between, the pointer within it."""
         tag = _TAG.match(pointer)
-        if tag is None:
+        if tag is None or int(tag[1]) >= len(self.tags):
             return self.path + pointer
-        number, within = int(tag[1]), pointer[tag.end() :]
-        known = number < len(self.tags)
-        return (self.tags[number] if known else f"{self.path}.structures[{number}].schema") + within
+        schema = self.tags[int(tag[1])]
+        return (schema if tag[2] else _SCHEMA_OF_TAG.sub("", schema)) + pointer[tag.end() :]
 
     def placed(self, warning: Warning) -> Warning:
         """A warning that tells which of several schemas it is about."""
@@ -58,12 +58,13 @@ class Held(NamedTuple):
 
 
 def refusal(refused: Refused, held: Held | None, budget_at: str) -> RequestError:
-    """The worker's refusal in terms of the request: where ``param`` points into a constraint, to
-    the field that holds it too (see ``Held.place``). ``budget_at`` is what ``max_tokens`` is called
-    there."""
-    param = refused.param
+    """The worker's refusal in terms of the request: what points into a constraint names the field
+    that holds it too (see ``Held.place``). ``budget_at`` is what ``max_tokens`` is called there."""
+    message, param = refused.message, refused.param
     if refused.code in (REFUSED, TOO_LONG) and held is not None:
-        param = held.place(param or "")
+        param = held.place(refused.param or "")
+        pointer = refused.param or "/"
+        message = f"{param}: {message.removeprefix(f'{pointer}: ')}"
     elif param == "max_tokens":
         param = budget_at
-    return RequestError(refused.message, param=param, code=refused.code, status=refused.status)
+    return RequestError(message, param=param, code=refused.code, status=refused.status)

@@ -73,7 +73,7 @@ def test_c001_refusals_name_the_field_and_the_place_in_it(parts, post, path, bod
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/json"
     assert response.json()["error"] == {
-        "message": MESSAGE,
+        "message": f"{param}: type: `strng` is no type",
         "type": "invalid_request_error",
         "param": param,
         "code": "constraint_refused",
@@ -123,7 +123,9 @@ def test_refusals_without_a_place_name_the_field(parts, post, pointer, code):
     parts.worker.script = refusing(pointer, code=code)
     for fields in ({"regex": "a)("}, {"choice": ["a"]}):
         error = post(COMPLETIONS, {"prompt": "x", **fields}).json()["error"]
-        assert error["param"] == next(iter(fields))
+        name = next(iter(fields))
+        assert error["param"] == name
+        assert error["message"] == f"{name}: {MESSAGE}"
 
 
 def test_refusals_within_tags_name_the_structure(parts, post):
@@ -139,6 +141,12 @@ def test_refusals_within_tags_name_the_structure(parts, post):
     error = post(CHAT, {"messages": HI, "response_format": given}).json()["error"]
     place = "response_format.format.tags[1].content.json_schema/properties/a"
     assert error["param"] == place
+    parts.worker.script = refusing("/tags/1", message="/tags/1: end: it cannot be written")
+    error = post(COMPLETIONS, {"prompt": "x", "structural_tag": tags}).json()["error"]
+    assert error["param"] == "structural_tag.structures[1]"
+    assert error["message"] == "structural_tag.structures[1]: end: it cannot be written"
+    error = post(CHAT, {"messages": HI, "response_format": given}).json()["error"]
+    assert error["param"] == "response_format.format.tags[1]"
 
 
 # Warnings
