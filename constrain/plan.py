@@ -37,15 +37,21 @@ def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
 
 
 def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
-    """A plan whose engine's schema takes more; ``None`` if it cannot be loosened further."""
-    if made.looseness >= len(LEVELS) or not _readable(made.exact):
+    """A plan whose engine's schema takes more; ``None`` if it cannot be loosened further.
+
+    ``reason`` is what the engine says against the last one.
+    """
+    looseness = made.looseness + 1
+    if looseness == 1 and "regex" not in reason.lower():
+        looseness = 2  # its expressions are not at fault
+    if looseness > len(LEVELS) or not _readable(made.exact):
         return None
     engine = copy.deepcopy(made.exact)
-    for level in LEVELS[: made.looseness + 1]:
+    for level in LEVELS[:looseness]:
         level(engine)
     engine = keys_first(enforceable(engine))
     loose_always(engine)
-    return made._replace(engine=engine, residue=True, looseness=made.looseness + 1)
+    return made._replace(engine=engine, residue=True, looseness=looseness)
 
 
 def _has_judged_formats(schema: Any) -> bool:

@@ -6,6 +6,7 @@ names that overlap, then whatever stands in the way of intersecting schemas.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -61,7 +62,23 @@ def without_intersections(schema: Any) -> None:
                 each.pop(keyword, None)
 
 
+def without_expressions(schema: Any) -> None:
+    """Drops patterns that the engine cannot take, or not together with the rest."""
+    for each in subschemas(schema):
+        expression = each.get("pattern")
+        if isinstance(expression, str) and ("format" in each or _LOOKS_AROUND.search(expression)):
+            del each["pattern"]
+        names = each.get("patternProperties")
+        if isinstance(names, dict) and any(_LOOKS_AROUND.search(name) for name in names):
+            del each["patternProperties"]
+            each.pop("additionalProperties", None)
+
+
+_LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\\[bB1-9]")
+
+
 LEVELS: tuple[Callable[[Any], None], ...] = (
+    without_expressions,
     without_relations,
     without_name_patterns,
     without_intersections,

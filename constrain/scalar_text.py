@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from .formats import PATTERNS
+from .formats import PATTERNS, holds
+from .keywords import JUDGED_FORMATS
 from .shape import Shape
 from .text_pattern import Pattern, pattern, shortest
 
@@ -55,6 +56,14 @@ def _content_endings(shape: Shape, content: str) -> Iterator[str]:
     ]
     patterns = [found for found in map(pattern, wanted) if found is not None]
     seen: set[str] = set()
+    judged = [name for name in shape.all("format") if name in JUDGED_FORMATS]
+    if judged:
+        for size in range(5):
+            for closers in itertools.product(("]", ")", "a", "}"), repeat=size):
+                closed = "".join(closers)
+                if all(holds(name, content + closed) for name in judged):
+                    yield closed
+        return
     for more in ("", *_VARIANTS):
         text = _ending(patterns, content + more, low, high)
         if text is not None and more + text not in seen:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from .evaluate import satisfies
+from .evaluate import found, satisfies
 from .pointer import target
 
 Conjunction = tuple[Any, ...]
@@ -176,8 +177,8 @@ class Shapes:
     def of(self, schemas: Conjunction) -> tuple[Shape, ...]:
         """The alternatives under which all of some schemas hold."""
         key = tuple(map(id, schemas))
-        found = self._known.get(key)
-        if found is None:
+        known = self._known.get(key)
+        if known is None:
             shapes = []
             todo: list[_Placed] = [((place,), each) for place, each in enumerate(schemas)]
             for parts in self._expand(todo, [], frozenset()):
@@ -187,8 +188,8 @@ class Shapes:
                     shapes.append(shape)
                 if len(shapes) >= MAX_SHAPES:
                     break
-            found = self._known[key] = (schemas, tuple(shapes))  # keeps the ids alive
-        return found[1]
+            known = self._known[key] = (schemas, tuple(shapes))  # keeps the ids alive
+        return known[1]
 
     def _expand(
         self, todo: list[_Placed], parts: list[_Placed], seen: frozenset[int]
@@ -277,10 +278,10 @@ _JUDGED = frozenset(
 
 def matches(expression: str, text: str) -> bool:
     """Whether an expression is found in a text; false where it cannot be read."""
-    from .text_pattern import pattern
-
-    found = pattern(expression)
-    return found is not None and found.accepts(found.after(text))
+    try:
+        return found(expression, text)
+    except (re.error, RecursionError, OverflowError):
+        return False
 
 
 def _text(value: Any) -> str:
