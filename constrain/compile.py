@@ -9,6 +9,7 @@ from .grammar import Compiler
 from .json_schema import compile_schema
 from .matcher import Matcher
 from .refusal import Refusal
+from .regular import RegularCompiler
 from .spec import Choice, Constraint, Grammar, JsonSchema, Regex, StructuralTag, Warning
 from .tags import TagCompiler
 from .token_text import TokenText
@@ -42,6 +43,7 @@ class ConstraintCompiler:
     def __init__(self, vocabulary: Vocabulary, encode: Callable[[str], Sequence[int]]) -> None:
         self._grammars = Compiler(vocabulary, encode)
         self._tokens = TokenText(vocabulary, encode)
+        self._regular = RegularCompiler(vocabulary, encode, self._grammars)
         self._tags = TagCompiler(vocabulary, encode, self._grammars)
 
     def compile(self, constraint: Constraint) -> Compiled:
@@ -49,9 +51,9 @@ class ConstraintCompiler:
         if isinstance(constraint, JsonSchema):
             return compile_schema(constraint, self._grammars, self._tokens)
         if isinstance(constraint, Regex):
-            return self._grammars.regex(constraint.pattern)
+            return self._regular.regex(constraint.pattern)
         if isinstance(constraint, Choice):
-            return self._grammars.choice(constraint.options)
+            return self._regular.choice(constraint.options)
         if isinstance(constraint, StructuralTag):
             return self._tags.compile(constraint)
         if isinstance(constraint, Grammar) and constraint.syntax == "lark":

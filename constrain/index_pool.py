@@ -1,0 +1,163 @@
+"""Processes that compile expressions under limits of time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .automaton import Automaton
+from .refusal import Refusal
+
+_CHILD = Path(__file__).with_name("index_child.py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexLimits:
+    """What a compilation may take.
+
+    An automaton over tokens is made where that over bytes has at most ``max_states`` states, and
+    at most ``max_edges`` tokens can begin in them, all together.
+    """
+
+    seconds: float = 10.0
+    memory: int = 1 << 30
+    processes: int = 2
+    max_states: int = 160
+    max_edges: int = 300_000
+
+
+class Automata(NamedTuple):
+    """An expression as an automaton over bytes and, where that is small, over tokens."""
+
+    by_byte: Automaton
+    by_token: Automaton | None
+
+
+class IndexPool:
+    """Compiles expressions in processes that are kept for the next. Safe to use from threads.
+
+    ``tokens`` are the ids of each text that a token may have, none with a NUL in it; ``end`` is
+    the id under which the end of the text appears.
+    """
+
+    def __init__(
+        self, tokens: Mapping[bytes, list[int]], end: int, limits: IndexLimits | None = None
+    ) -> None:
+        self.limits = IndexLimits() if limits is None else limits
+        self._setup = (self.limits.memory, dict(tokens), end)
+        self._free = threading.Semaphore(self.limits.processes)
+        self._idle: list[_Child] = []
+
+    def compile(self, expression: str) -> Automata:
+        """Compiles; ``Refusal`` where it takes more than the limits, or is no expression.
+
+        The expression must have been read alone (``expression.read_expression``).
+        """
+        limits = self.limits
+        deadline = time.monotonic() + limits.seconds
+        if not self._free.acquire(timeout=limits.seconds):
+            raise self._too_long()
+        try:
+            child = self._idle.pop() if self._idle else _Child(self._setup)
+            try:
+                request = (expression + r"\x00", limits.max_states, limits.max_edges)
+                answer = child.ask(request, deadline)
+            except BaseException:
+                child.end()
+                raise
+            self._idle.append(child)
+        except TimeoutError:
+            raise self._too_long() from None
+        except EOFError:
+            answer = ("memory",)
+        finally:
+            self._free.release()
+        if answer[0] == "memory":
+            megabytes = limits.memory >> 20
+            raise Refusal("", "", f"the expression needs more than {megabytes} MB to compile")
+        if answer[0] == "error":
+            raise Refusal("", "", _reason(answer[1]))
+        return Automata(
+            Automaton.of_table(answer[1]),
+            None if answer[2] is None else Automaton.of_table(answer[2]),
+        )
+
+    def _too_long(self) -> Refusal:
+        return Refusal(
+            "", "", f"the expression takes more than {self.limits.seconds:g} s to compile"
+        )
+
+
+class _Child:
+    """One process, one request at a time."""
+
+    def __init__(self, setup: Any) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(_CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._end = weakref.finalize(self, _ended, self._process)
+        self._send(setup)
+
+    def end(self) -> None:
+        """Kills the process."""
+        self._end()
+
+    def ask(self, request: Any, deadline: float) -> Any:
+        """The answer; ``TimeoutError`` after the deadline, ``EOFError`` if the process died."""
+        self._send(request)
+        size = struct.unpack("<Q", self._receive(8, deadline))[0]
+        return pickle.loads(self._receive(size, deadline))
+
+    def _send(self, value: Any) -> None:
+        data = pickle.dumps(value, protocol=5)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(struct.pack("<Q", len(data)) + data)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise EOFError from None
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        source = self._process.stdout.fileno()
+        parts, missing = [], size
+        while missing:
+            left = max(deadline - time.monotonic(), 0)
+            if not select.select([source], [], [], left)[0]:
+                raise TimeoutError
+            data = os.read(source, min(missing, 1 << 20))
+            if not data:
+                raise EOFError
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
+    process.wait()
+
+
+def _reason(message: str) -> str:
+    """The engine's message on one line."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1].removeprefix("error: ") if lines else "not an expression"

@@ -1,0 +1,149 @@
+"""Regular expressions and choices compiled: which engine takes which, and how each comes to an end.
+
+An expression is read alone, then compiled to an automaton over bytes in a process of its own. Where
+that is small, outlines-core makes an automaton over tokens of it, whose masks cost a copy and whose
+distances to the end are exact. Else llguidance takes the expression, and the automaton over bytes
+says how a text that has been begun can end. Expressions that are too large even for that (by an
+estimate), and those that name the NUL character, which closes texts in these automata, go to
+llguidance alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .automaton import FAR
+from .byte_reader import ByteReader
+from .choice_reader import ChoiceReader
+from .ending_matcher import Ending, EndingMatcher, Reader
+from .expression import Expression, read_expression
+from .grammar import CompiledGrammar, Compiler
+from .index_pool import IndexLimits, IndexPool
+from .refusal import Refusal
+from .spec import Warning
+from .token_automaton import TokenAutomaton, TokenGrammar
+from .token_text import TokenText
+from .vocabulary import Vocabulary
+
+Encode = Callable[[str], Sequence[int]]
+
+MAX_SIZE = 20_000
+"""Largest estimate of an expression whose automaton over bytes is made."""
+
+MAX_CHOICE_BYTES = 8_000_000
+"""Bytes of all options of a choice together."""
+
+
+class ReadGrammar:
+    """A grammar of llguidance's, with a reader that knows how its texts end."""
+
+    __slots__ = ("_first", "_grammar", "_reader", "_tokens")
+
+    def __init__(self, grammar: CompiledGrammar, reader: Reader, tokens: TokenText) -> None:
+        self._grammar = grammar
+        self._reader = reader
+        self._tokens = tokens
+        self._first: Ending | None = None
+        self._first = self.matcher().ending()
+
+    @property
+    def engine(self) -> str:
+        """The engine's name."""
+        return self._grammar.engine
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """Nothing is dropped."""
+        return ()
+
+    def matcher(self) -> EndingMatcher:
+        """A matcher at the start of the output."""
+        return EndingMatcher(self._grammar.matcher(), self._reader, self._tokens, self._first)
+
+
+class RegularCompiler:
+    """Compiles expressions and choices for one vocabulary. Safe to use from several threads."""
+
+    __slots__ = ("_compiler", "_pool", "_tokens", "_vocabulary")
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        encode: Encode,
+        compiler: Compiler,
+        limits: IndexLimits | None = None,
+    ) -> None:
+        self._compiler = compiler
+        self._vocabulary = vocabulary
+        self._tokens = TokenText(vocabulary, encode)
+        self._pool = IndexPool(_texts(vocabulary), min(vocabulary.eos_ids), limits)
+
+    def regex(self, pattern: str) -> TokenGrammar | ReadGrammar | CompiledGrammar:
+        """Compiles an expression that the whole output must match; ``Refusal`` says why not."""
+        expression = read_expression(pattern)
+        if expression.has_nul or expression.size > MAX_SIZE or "{" in pattern:
+            return self._compiler.regex(expression.text)
+        return self._regular(expression)
+
+    def choice(self, options: Sequence[str]) -> TokenGrammar | ReadGrammar | CompiledGrammar:
+        """Compiles a choice between texts, of which one may be empty; none may be given twice."""
+        texts = _checked(options)
+        if not _is_small(texts, self._pool.limits.max_states) or any("\0" in t for t in options):
+            return ReadGrammar(self._compiler.choice(options), ChoiceReader(texts), self._tokens)
+        text = "|".join(map(_literal, options))
+        return self._regular(Expression(f"(?:{text})", 0, False))
+
+    def _regular(self, expression: Expression) -> TokenGrammar | ReadGrammar:
+        automata = self._pool.compile(expression.text)
+        if automata.by_byte.distance[0] == FAR:
+            raise Refusal("", "", "no text matches the expression")
+        if automata.by_token is None:
+            grammar = self._compiler.regex(expression.text)
+            return ReadGrammar(grammar, ByteReader(automata.by_byte), self._tokens)
+        if automata.by_token.distance[0] == FAR:
+            raise Refusal("", "", "the vocabulary has no tokens for a text that matches")
+        return TokenGrammar(TokenAutomaton(automata.by_token, self._vocabulary, self._tokens))
+
+
+def _texts(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
+    """The ids of each text that tokens have. Control tokens are no text; NUL closes texts."""
+    hidden = vocabulary.special_ids | vocabulary.eos_ids
+    found: dict[bytes, list[int]] = {}
+    for token, text in enumerate(vocabulary.token_bytes):
+        if text and token not in hidden and b"\0" not in text:
+            found.setdefault(text, []).append(token)
+    return found
+
+
+def _checked(options: Sequence[str]) -> list[bytes]:
+    if not options:
+        raise Refusal("", "", "a choice needs at least one option")
+    seen: dict[str, int] = {}
+    for i, option in enumerate(options):
+        if option in seen:
+            raise Refusal("", "", f"options {seen[option]} and {i} are the same: {option[:40]!r}")
+        seen[option] = i
+    try:
+        texts = [option.encode() for option in options]
+    except UnicodeEncodeError as error:
+        raise Refusal("", "", f"an option is no text: {error.reason}") from None
+    if sum(map(len, texts)) > MAX_CHOICE_BYTES:
+        raise Refusal("", "", f"the options have more than {MAX_CHOICE_BYTES} bytes together")
+    return texts
+
+
+def _is_small(texts: Sequence[bytes], most: int) -> bool:
+    """Whether the tree of the texts has at most so many nodes."""
+    nodes: set[bytes] = set()
+    for text in texts:
+        for size in range(1, len(text) + 1):
+            nodes.add(text[:size])
+            if len(nodes) >= most:
+                return False
+    return True
+
+
+def _literal(text: str) -> str:
+    return "".join(
+        char if char.isalnum() or ord(char) > 127 else f"\\x{{{ord(char):x}}}" for char in text
+    )
