@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
+from .chats import chat, chat_options, shared
 from .refusal import refuse
 from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
 
@@ -135,29 +136,6 @@ class EngineRuntime:
         if not sampling.return_text_in_logprobs:
             return None
         return str(self._engine.decode([token], skip_special=False))
-
-
-def chat(prompt: Prompt) -> list[Mapping[str, Any]]:
-    """A chat's messages in OpenAI's form, the one that has begun included."""
-    messages: list[Mapping[str, Any]] = [message.as_dict() for message in prompt.messages]
-    if prompt.text:
-        messages.append({"role": "assistant", "content": prompt.text})
-    return messages
-
-
-def chat_options(prompt: Prompt, opens: bool = True) -> dict[str, bool]:
-    """How a chat's end is written: an answer begins, goes on, or is not begun."""
-    goes_on = bool(prompt.text)
-    return {"add_generation_prompt": opens and not goes_on, "continue_final_message": goes_on}
-
-
-def shared(base: Sequence[int], wholes: Sequence[Sequence[int]]) -> int:
-    """How many ids all have in common at their beginning, each whole with one to spare."""
-    most = min(len(base), *(len(ids) - 1 for ids in wholes))
-    at = 0
-    while at < most and all(ids[at] == base[at] for ids in wholes):
-        at += 1
-    return at
 
 
 def _finish(finish: Any, written: int) -> dict[str, Any]:

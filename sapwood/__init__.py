@@ -18,6 +18,11 @@ _LAZY = {
     "Program": "sapwood.frontend_lang.program",
     "Runtime": "sapwood.frontend_lang.runtime",
     "Scripted": "sapwood.frontend_lang.scripted",
+    "Server": "sapwood.frontend_lang.server",
+    "RuntimeEndpoint": "sapwood.frontend_lang.endpoint",
+    "OpenAI": "sapwood.frontend_lang.openai",
+    "ServerError": "sapwood.frontend_lang.http_client",
+    "Unsupported": "sapwood.frontend_lang.refusal",
     "State": "sapwood.frontend_lang.state",
     "assistant": "sapwood.frontend_lang.building",
     "assistant_begin": "sapwood.frontend_lang.building",
@@ -64,10 +69,15 @@ if TYPE_CHECKING:
     from sapwood.frontend_lang.choices import (
         unconditional_likelihood_normalized as unconditional_likelihood_normalized,
     )
+    from sapwood.frontend_lang.endpoint import RuntimeEndpoint as RuntimeEndpoint
+    from sapwood.frontend_lang.http_client import ServerError as ServerError
+    from sapwood.frontend_lang.openai import OpenAI as OpenAI
     from sapwood.frontend_lang.program import Program as Program
     from sapwood.frontend_lang.program import function as function
+    from sapwood.frontend_lang.refusal import Unsupported as Unsupported
     from sapwood.frontend_lang.runtime import Runtime as Runtime
     from sapwood.frontend_lang.scripted import Scripted as Scripted
+    from sapwood.frontend_lang.server import Server as Server
     from sapwood.frontend_lang.state import Outcome as Outcome
     from sapwood.frontend_lang.state import State as State
     from sapwood.frontend_lang.tracing import trace as trace
@@ -76,12 +86,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Engine",
+    "OpenAI",
     "Outcome",
     "Program",
     "Runtime",
+    "RuntimeEndpoint",
     "SamplingParams",
     "Scripted",
+    "Server",
+    "ServerError",
     "State",
+    "Unsupported",
     "__version__",
     "assistant",
     "assistant_begin",

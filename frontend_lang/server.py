@@ -1,0 +1,192 @@
+"""``Server``: our own server as a runtime, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from .chats import chat, chat_options, shared
+from .http_client import HttpClient
+from .openai_shape import answers, deltas
+from .refusal import Unsupported, refuse
+from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
+
+_ALWAYS = (
+    "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty",
+    "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+"""Sent even at their defaults: those of the server may be the model's own."""
+_LOGPROBS = frozenset(
+    {"return_logprob", "logprob_start_len", "top_logprobs_num", "return_text_in_logprobs"}
+)
+_OF_CHATS = ("tools", "tool_choice", "parallel_tool_calls")
+_NATIVE = {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens"}
+_BESIDE = ("cache_salt", "priority")
+
+
+class Server:
+    """A Sapwood server. Chats go to its chat completions, so its template is the one that counts.
+
+    ``verify`` is what httpx takes. ``chat_template_name`` is SGLang's, and refused: the server
+    uses the model's own template. ``transport`` is for tests.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        verify: bool | str | None = None,
+        chat_template_name: str | None = None,
+        *,
+        transport: Any = None,
+    ) -> None:
+        if chat_template_name is not None:
+            raise Unsupported("the server uses the model's own template, and", "chat_template_name")
+        headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        verified = True if verify is None else verify
+        self._http = HttpClient(base_url, headers=headers, verify=verified, transport=transport)
+
+    async def generate(self, request: Request) -> list[Answer]:
+        """All samples of one prompt."""
+        sampling = request.sampling
+        refuse("the server", sampling.changed(), ("stop_regex",))
+        if sampling.return_logprob:
+            reply = await self._http.post("/generate", await self._native(request))
+            return [_native_answer(one) for one in (reply if isinstance(reply, list) else [reply])]
+        path, body = _openai(request)
+        return answers(await self._http.post(path, body))
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """One sample in pieces."""
+        refuse("the server", request.sampling.changed(), ("stop_regex",))
+        if request.sampling.return_logprob:
+            async for delta in self._native_stream(request):
+                yield delta
+            return
+        path, body = _openai(request)
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        async for delta in deltas(self._http.events(path, {**body, **options})):
+            yield delta
+
+    async def score(self, request: ScoreRequest) -> list[Score]:
+        """All continuations in one request after what they share."""
+        base, wholes = await self._wholes(request)
+        start = shared(base, wholes)
+        reply = await self._http.post(
+            "/generate",
+            {
+                "input_ids": wholes,
+                "sampling_params": {"max_new_tokens": 0},
+                "return_logprob": True,
+                "logprob_start_len": start,
+            },
+        )
+        return [_score(one["meta_info"]["input_token_logprobs"]) for one in reply]
+
+    async def render(self, prompt: Prompt) -> str:
+        """The text of the ids."""
+        if not prompt.is_chat:
+            return prompt.text
+        ids = await self._ids(prompt, opens=False)
+        reply = await self._http.post("/detokenize", {"tokens": ids, "skip_special_tokens": False})
+        return str(reply["text"])
+
+    async def warm(self, prompt: Prompt) -> None:
+        """Runs the prompt without an answer."""
+        ids = await self._ids(prompt, opens=False)
+        if ids:
+            body = {"input_ids": ids, "sampling_params": {"max_new_tokens": 0}}
+            await self._http.post("/generate", body)
+
+    async def flush(self) -> bool:
+        """Empties the server's prefix cache; ``ServerError`` 409 while requests run."""
+        await self._http.post("/flush_cache", {})
+        return True
+
+    async def info(self) -> dict[str, Any]:
+        """``/server_info``."""
+        return dict(await self._http.get("/server_info"))
+
+    async def _ids(self, prompt: Prompt, *, opens: bool = True) -> list[int]:
+        body: dict[str, Any] = {"prompt": prompt.text}
+        if prompt.is_chat:
+            body = {"messages": chat(prompt), **chat_options(prompt, opens)}
+        return list((await self._http.post("/tokenize", body))["tokens"])
+
+    async def _wholes(self, request: ScoreRequest) -> tuple[list[int], list[list[int]]]:
+        prompt = request.prompt
+        base = await self._ids(prompt) or await self._ids(Prompt(text="\n"))
+
+        async def whole(continuation: str | Sequence[int]) -> list[int]:
+            if isinstance(continuation, str):
+                return await self._ids(prompt.extended(continuation))
+            return [*base, *continuation]
+
+        return base, await asyncio.gather(*map(whole, request.continuations))
+
+    async def _native(self, request: Request) -> dict[str, Any]:
+        sampling = request.sampling
+        refuse("the server, with log-probabilities,", sampling.changed(), _OF_CHATS)
+        given = _parameters(sampling)
+        beside = {key: given.pop(key) for key in _BESIDE if key in given}
+        start = sampling.logprob_start_len
+        return {
+            "input_ids": await self._ids(request.prompt),
+            "sampling_params": {_NATIVE.get(key, key): value for key, value in given.items()},
+            "return_logprob": True,
+            "logprob_start_len": -1 if start is None else start,
+            "top_logprobs_num": sampling.top_logprobs_num,
+            "return_text_in_logprobs": sampling.return_text_in_logprobs,
+            **beside,
+        }
+
+    async def _native_stream(self, request: Request) -> AsyncIterator[Delta]:
+        """``/generate`` repeats the whole text so far in each event."""
+        body = {**await self._native(request), "stream": True}
+        written = 0
+        async for event in self._http.events("/generate", body):
+            text = event["text"]
+            yield Delta(text=text[written:], meta=event["meta_info"])
+            written = len(text)
+
+
+def _openai(request: Request) -> tuple[str, dict[str, Any]]:
+    """Route and body of OpenAI's kind."""
+    given = _parameters(request.sampling)
+    prompt = request.prompt
+    given["return_token_ids"] = True
+    if not prompt.is_chat:
+        refuse("a prompt without roles", request.sampling.changed(), _OF_CHATS)
+        return "/v1/completions", {"prompt": prompt.text, **given}
+    tools = {key: getattr(request.sampling, key) for key in _OF_CHATS}
+    tools = {key: value for key, value in tools.items() if value is not None}
+    return (
+        "/v1/chat/completions",
+        {"messages": chat(prompt), **chat_options(prompt), **given, **tools},
+    )
+
+
+def _parameters(sampling: Sampling) -> dict[str, Any]:
+    changed = {
+        key: value
+        for key, value in sampling.changed().items()
+        if key not in _LOGPROBS and key not in _OF_CHATS
+    }
+    always = {key: getattr(sampling, key) for key in _ALWAYS}
+    if sampling.logit_bias is not None:
+        changed["logit_bias"] = {str(key): value for key, value in sampling.logit_bias.items()}
+    return {**always, **changed}
+
+
+def _native_answer(reply: dict[str, Any]) -> Answer:
+    return Answer(
+        text=reply["text"], meta={**reply["meta_info"], "output_ids": reply["output_ids"]}
+    )
+
+
+def _score(entries: list[Any]) -> Score:
+    return Score(
+        ids=tuple(entry[1] for entry in entries),
+        logprobs=tuple(0.0 if entry[0] is None else entry[0] for entry in entries),
+    )
