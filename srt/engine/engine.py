@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 from ..chat_template import ChatTemplate, template_sources
 from ..checkpoint import find_model, open_checkpoint
@@ -17,9 +17,11 @@ from ..core import Core
 from ..detokenizer import Detokenizer
 from ..front.cursor import Cursor
 from ..front.entry import Call, Prepared
+from ..front.held import Held
 from ..front.model_info import ModelInfo
 from ..messages import ControlReply, StepStats
 from ..params import SamplingParams
+from .constraints import Constraining, held
 from .loop import Loop, Opening
 from .prompts import PromptLike, Prompts, is_batch
 from .results import Completion, Piece, Score, completions
@@ -69,7 +71,12 @@ class Engine:
 
     @overload
     def generate(
-        self, prompts: str, params: SamplingParams | None = None, *, cache_salt: str | None = None
+        self,
+        prompts: str,
+        params: SamplingParams | None = None,
+        *,
+        cache_salt: str | None = None,
+        **constraint: Unpack[Constraining],
     ) -> Completion: ...
     @overload
     def generate(
@@ -78,26 +85,40 @@ class Engine:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         cache_salt: str | None = None,
+        **constraint: Unpack[Constraining],
     ) -> Any: ...
     def generate(
-        self, prompts: Any, params: Any = None, *, cache_salt: str | None = None
+        self,
+        prompts: Any,
+        params: Any = None,
+        *,
+        cache_salt: str | None = None,
+        **constraint: Unpack[Constraining],
     ) -> Completion | list[Any]:
         """Runs prompts to their ends. With ``n`` above 1 a prompt's result is a list of samples.
 
+        Further keywords hold all of them to a constraint: see ``Constraining``.
         The first failure is raised, and the others are cancelled.
         """
         batch = is_batch(prompts)
-        prepared = self._prepare(prompts if batch else [prompts], params, cache_salt)
+        asked = prompts if batch else [prompts]
+        prepared = self._prepare(asked, params, cache_salt, held(constraint))
         results = self._run(prepared)
         return results if batch else results[0]
 
     async def agenerate(
-        self, prompts: Any, params: Any = None, *, cache_salt: str | None = None
+        self,
+        prompts: Any,
+        params: Any = None,
+        *,
+        cache_salt: str | None = None,
+        **constraint: Unpack[Constraining],
     ) -> Any:
         """``generate`` on an event loop; cancelling the task cancels the requests."""
         batch = is_batch(prompts)
         asked = prompts if batch else [prompts]
-        prepared = await asyncio.to_thread(self._prepare, asked, params, cache_salt)
+        given = held(constraint)
+        prepared = await asyncio.to_thread(self._prepare, asked, params, cache_salt, given)
         results = await self._arun(prepared)
         return results if batch else results[0]
 
@@ -107,10 +128,11 @@ class Engine:
         params: SamplingParams | None = None,
         *,
         cache_salt: str | None = None,
+        **constraint: Unpack[Constraining],
     ) -> Iterator[Piece]:
         """Yields text as it comes. Leaving the loop early cancels the request."""
         news = threading.Event()
-        prepared = self._prompts.prepared(prompt, params, cache_salt)
+        prepared = self._prompts.prepared(prompt, params, cache_salt, held(constraint))
         opening = self._loop.open(prepared, True, news.set)
         pieces = _Pieces(opening)
         try:
@@ -127,10 +149,14 @@ class Engine:
         params: SamplingParams | None = None,
         *,
         cache_salt: str | None = None,
+        **constraint: Unpack[Constraining],
     ) -> AsyncIterator[Piece]:
         """``stream`` for programs with an event loop."""
         news = asyncio.Event()
-        prepared = await asyncio.to_thread(self._prompts.prepared, prompt, params, cache_salt)
+        given = held(constraint)
+        prepared = await asyncio.to_thread(
+            self._prompts.prepared, prompt, params, cache_salt, given
+        )
         opening = self._loop.open(prepared, True, _setter(news))
         pieces = _Pieces(opening)
         try:
@@ -218,11 +244,15 @@ class Engine:
     ) -> None:
         self.shutdown()
 
-    def _prepare(self, prompts: Sequence[Any], params: Any, salt: str | None) -> list[Prepared]:
+    def _prepare(
+        self, prompts: Sequence[Any], params: Any, salt: str | None, held_to: Held | None
+    ) -> list[Prepared]:
         each = params if isinstance(params, Sequence) else [params] * len(prompts)
         if len(each) != len(prompts):
             raise ValueError(f"{len(each)} sets of parameters for {len(prompts)} prompts")
-        return [self._prompts.prepared(p, q, salt) for p, q in zip(prompts, each, strict=True)]
+        return [
+            self._prompts.prepared(p, q, salt, held_to) for p, q in zip(prompts, each, strict=True)
+        ]
 
     def _scoring(self, ids: list[int], start: int, salt: str | None) -> Prepared:
         params = SamplingParams(max_tokens=0, prompt_logprobs_from=start)

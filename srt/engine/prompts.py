@@ -10,6 +10,7 @@ import msgspec
 from ..chat_template import ChatTemplate
 from ..errors import RequestError
 from ..front.entry import Prepared, Prompt
+from ..front.held import Held
 from ..front.model_info import ModelInfo
 from ..front.resolve import fitted, fresh_seed, namespace
 from ..params import SamplingParams, check_token_id
@@ -36,13 +37,17 @@ class Prompts:
         self._template = template
 
     def prepared(
-        self, prompt: PromptLike, params: SamplingParams | None, cache_salt: str | None
+        self,
+        prompt: PromptLike,
+        params: SamplingParams | None,
+        cache_salt: str | None,
+        held: Held | None = None,
     ) -> Prepared:
         """One prompt to be submitted; ``RequestError`` for what cannot be run."""
         params = self.with_defaults(params)
         params.check(self._model.vocab_size)
         text = prompt if isinstance(prompt, str) else None
-        fit = fitted(Prompt(self.ids(prompt), params, None, text), self._model)
+        fit = fitted(Prompt(self.ids(prompt), params, None, text, held), self._model)
         seed = fresh_seed() if params.seed is None else params.seed
         return Prepared([fit], seed, namespace(cache_salt))
 

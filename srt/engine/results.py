@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from sapwood.constrain.spec import Warning
 
 from ..front.entry import Call, Choice
 from ..messages import Finish, TokenLogprobs
@@ -14,7 +16,8 @@ class Completion:
 
     ``cached_tokens`` are prompt tokens whose KV was there already. ``logprobs`` go with ``ids``
     where they were asked for; ``prompt_logprobs`` with the prompt's tokens from the position asked
-    for. ``seed`` repeats the sample.
+    for. ``seed`` repeats the sample. ``warnings`` are keywords of a lenient constraint that were
+    done without.
     """
 
     text: str
@@ -26,6 +29,7 @@ class Completion:
     index: int = 0
     logprobs: list[TokenLogprobs] | None = None
     prompt_logprobs: list[TokenLogprobs] | None = None
+    warnings: list[Warning] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +82,5 @@ def completion(call: Call, choice: Choice, prompt_tokens: int) -> Completion:
         index=choice.index,
         logprobs=list(choice.logprobs) or None,
         prompt_logprobs=choice.prompt_logprobs,
+        warnings=choice.warnings,
     )
