@@ -74,9 +74,10 @@ class ScriptedRunner:
     ) -> Sampled:
         """The next token of each row that has caught up, and what is to be scored."""
         sampled = Sampled([], [], [], [])
-        for row in batch.rows:
+        for index, row in enumerate(batch.rows):
             request = row.request
-            ids = [self._draw(request, at) for at in range(row.sample_from, row.stop)]
+            mask = None if masks is None else masks[index]
+            ids = [self._draw(request, at, mask) for at in range(row.sample_from, row.stop)]
             failed = bool(ids) and self.fails.get(request.rid) == request.output_len
             sampled.ids.append([] if failed else ids)
             sampled.logprobs.append(
@@ -89,16 +90,39 @@ class ScriptedRunner:
             sampled.errors.append("NaN" if failed else None)
         return sampled
 
+    def redraw(
+        self, batch: Batch, logits: None, index: int, mask: npt.NDArray[np.int32], attempt: int
+    ) -> int | None:
+        """Another token of a row."""
+        row = batch.rows[index]
+        if not mask.any():
+            return None
+        return self._draw(row.request, row.stop - 1, mask, attempt)
+
+    def report(self, batch: Batch, logits: None, index: int, token: int) -> list[TokenLogprobs]:
+        """The log-probability of a token that was not drawn."""
+        return [TokenLogprobs(token, -2.0)]
+
     def score(self, request: Request, at: int) -> TokenLogprobs:
         """The made-up log-probability of the prompt token after position ``at``."""
         value = self._request_hashes(request, at + 1)[at]
         return TokenLogprobs(int(request.tokens[at + 1]), -(value % 1000) / 100)
 
-    def _draw(self, request: Request, at: int) -> int:
+    def _draw(
+        self,
+        request: Request,
+        at: int,
+        mask: npt.NDArray[np.int32] | None = None,
+        attempt: int = 0,
+    ) -> int:
         script = self.script.get(request.rid)
         if script is not None:
             return script[min(request.output_len, len(script) - 1)]
         value = self._request_hashes(request, at + 1)[at] + request.seed * 7919
+        if mask is not None:
+            bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
+            allowed = np.flatnonzero(bits)
+            return int(allowed[(value + attempt) % len(allowed)])
         token = value % self.vocab_size
         while token in request.banned_until_min:
             token = (token + 1) % self.vocab_size

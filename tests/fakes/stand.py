@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sapwood.constrain.spec import Constraint
 from sapwood.radix import RadixTree
 from sapwood.srt.config import SchedulerConfig
 from sapwood.srt.core import Core
@@ -82,6 +83,7 @@ class Stand:
         script: dict[str, Sequence[int]] | None = None,
         fails: dict[str, int] | None = None,
         eos: frozenset[int] = frozenset({EOS}),
+        constraints: Any = None,
         **config: int,
     ) -> None:
         self.cache = PrefixCache(RadixTree(page_size), PageAllocator(pages))
@@ -94,7 +96,7 @@ class Stand:
         )
         self.runner = ScriptedRunner(pages, page_size, vocab_size=VOCAB, script=script, fails=fails)
         self.budget = SchedulerConfig(**config).max_batched_tokens
-        self.core = Core(self.scheduler, self.runner, TickClock())
+        self.core = Core(self.scheduler, self.runner, TickClock(), constraints)
         self.results: dict[Key, Result] = {}
         self.stats = StepStats()
         self.replies: list[ControlReply] = []
@@ -110,6 +112,8 @@ class Stand:
         namespace: bytes = b"",
         priority: int = 0,
         output_ids: Sequence[int] = (),
+        constraint: Constraint | None = None,
+        on_budget: Any = "close",
         **params: Any,
     ) -> None:
         """Submits the choices of one request."""
@@ -126,6 +130,8 @@ class Stand:
                     seed=seed + choice,
                     namespace=namespace,
                     priority=priority,
+                    constraint=constraint,
+                    on_budget=on_budget,
                 )
             )
 
