@@ -58,6 +58,11 @@ class ByteReader:
         """Whether the text matches as it is."""
         return bool(self._automaton.accepts[self._state])
 
+    @property
+    def may_be_cut(self) -> bool:
+        """There is no free text."""
+        return False
+
     def keeps(self, ending: bytes, before: object) -> bool:
         """Whether an ending is one here too."""
         state = self._after(ending)

@@ -46,6 +46,11 @@ class ChoiceReader:
         """Whether the text is an option."""
         return len(self._options[self._start]) == self._size
 
+    @property
+    def may_be_cut(self) -> bool:
+        """There is no free text."""
+        return False
+
     def keeps(self, ending: bytes, before: object) -> bool:
         """Only what ``feed`` kept."""
         return False

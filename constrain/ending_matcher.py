@@ -45,6 +45,11 @@ class Reader(Protocol):
         """Whether the output is right as it is, where the grammar lets it end."""
         ...
 
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the output may be cut here, without an end: in free text."""
+        ...
+
     def keeps(self, ending: bytes, before: object) -> bool:
         """Whether an ending of ``before``, which this continues, is plainly one here too."""
         ...
@@ -93,7 +98,11 @@ class EndingMatcher:
             self._inner.clear_end(mask_row)
 
     def advance(self, token: int, remaining: int | None = None) -> Verdict:
-        """Moves on by an allowed token, if an ending remains that is short enough."""
+        """Moves on by an allowed token, if an ending remains that is short enough.
+
+        In free text, which may be cut, all may be written but the beginning of what could not be
+        completed in time: that is vetoed, and the text goes on.
+        """
         if self._inner.is_end(token):
             if self._inner.can_stop and not self._reader.may_end():
                 return "veto"
@@ -111,7 +120,9 @@ class EndingMatcher:
         ending = self._kept(token, data, reader)
         if ending is None and (remaining is not None or reader.exacting):
             ending = self._found(reader, remaining)
-        verdict = self._judged(ending, remaining)
+        verdict = self._judged(ending, None if reader.may_be_cut else remaining)
+        if verdict == "budget" and self._reader.may_be_cut:
+            verdict = "veto"
         if verdict == "ok":
             self._move(reader, ending)
         else:

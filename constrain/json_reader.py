@@ -62,6 +62,11 @@ class JsonSchemaReader:
             return False
         return satisfies(value, self._exact, self._exact)
 
+    @property
+    def may_be_cut(self) -> bool:
+        """There is no free text."""
+        return False
+
     def keeps(self, ending: bytes, before: object) -> bool:
         """Whether both are in one string that may be any text, and the document is right."""
         if not isinstance(before, JsonSchemaReader) or before._state.at != self._state.at:

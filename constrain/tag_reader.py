@@ -108,6 +108,14 @@ class TagReader:
             for place in self.places
         )
 
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether one may be in free text that need not be followed by a tag."""
+        return any(
+            isinstance(place, Free) and (place.done or not self._plan.required)
+            for place in self.places
+        )
+
     def keeps(self, ending: bytes, before: object) -> bool:
         """Whether an ending of ``before`` is plainly one here too."""
         if not isinstance(before, TagReader) or len(self.places) != 1 or len(before.places) != 1:

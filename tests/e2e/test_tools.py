@@ -160,6 +160,18 @@ def test_auto_holds_the_calls_that_the_model_chooses(client: openai.OpenAI, seed
     assert streamed(client, SHOWN, **fields) == (content, calls, reason)
 
 
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_text_beside_tools_is_cut_by_its_budget(client: openai.OpenAI, choice: str) -> None:
+    """C079: free text that reaches its budget ends with ``length``, as it does without tools."""
+    question = "Tell me a long story about a fox."
+    reply = ask(client, question, tool_choice=choice, max_tokens=12)
+    assert reply.choices[0].finish_reason == "length"
+    assert reply.usage.completion_tokens == 12
+    short = ask(client, SHOWN, tool_choice=choice, max_tokens=5)  # no room for a call
+    assert short.choices[0].message.tool_calls is None
+    assert short.choices[0].message.content
+
+
 def test_none_never_calls_and_finds_the_same_prefix(client: openai.OpenAI) -> None:
     first = ask(client, SHOWN)
     assert check_calls(first.choices[0].message)
