@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from .ebnf import lark, read_grammar
+from .ebnf_reader import EbnfReader, ebnf_reader
 from .grammar import Compiler
 from .json_schema import compile_schema
 from .matcher import Matcher
-from .refusal import Refusal
-from .regular import RegularCompiler
-from .spec import Choice, Constraint, Grammar, JsonSchema, Regex, StructuralTag, Warning
+from .regular import ReadGrammar, RegularCompiler
+from .spec import Choice, Constraint, JsonSchema, Regex, StructuralTag, Warning
 from .tags import TagCompiler
 from .token_text import TokenText
 from .vocabulary import Vocabulary
@@ -56,6 +57,14 @@ class ConstraintCompiler:
             return self._regular.choice(constraint.options)
         if isinstance(constraint, StructuralTag):
             return self._tags.compile(constraint)
-        if isinstance(constraint, Grammar) and constraint.syntax == "lark":
+        if constraint.syntax == "lark":
             return self._grammars.lark(constraint.text)
-        raise Refusal("", "", "constraints of this kind are not supported")
+        return self._ebnf(constraint.text)
+
+    def _ebnf(self, text: str) -> Compiled:
+        rules = read_grammar(text)
+        grammar = self._grammars.lark(lark(rules))
+        first = ebnf_reader(rules)
+        if first is None:
+            return grammar
+        return ReadGrammar(grammar, EbnfReader.start(first), self._tokens)
