@@ -16,6 +16,7 @@ from .options import NAMES
 from .program import Program, Started
 from .progress import Progress
 from .state import Outcome
+from .warming import warm as heat
 
 Item = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -117,7 +118,7 @@ def run_batch(
     raising = _raising(on_error)
     threads = _threads(num_threads, len(items))
     if warm and len(items) > 1:
-        _warm(program, items, options.get("backend"))
+        heat(program, DEFAULT.resolve(options.get("backend")), _common(program, items))
     results = _results(Batch(program, items, raising), program, threads, len(items), progress_bar)
     return results if generator_style else list(results)
 
@@ -128,10 +129,14 @@ async def arun_batch(
     num_threads: int | str = "auto",
     *,
     on_error: str = "return",
+    warm: bool = True,
     **options: Any,
 ) -> list[Any]:
     """``run_batch`` on the caller's event loop."""
     items = _items(program, batch_kwargs, options)
+    if warm and len(items) > 1:
+        runtime = DEFAULT.resolve(options.get("backend"))
+        await asyncio.to_thread(heat, program, runtime, _common(program, items))
     batch = Batch(program, items, _raising(on_error))
     tasks = [asyncio.create_task(batch.awork()) for _ in range(_threads(num_threads, len(items)))]
     results: dict[int, Any] = {}
@@ -223,15 +228,9 @@ def _raising(on_error: str) -> bool:
     return on_error == "raise"
 
 
-def _warm(program: Program[..., Any], items: Sequence[Item], backend: Any) -> None:
-    from .tracing import warm
-
-    common = _common([program.arguments(args, given) for args, given in items])
-    warm(program, DEFAULT.resolve(backend), common)
-
-
-def _common(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _common(program: Program[..., Any], items: Sequence[Item]) -> dict[str, Any]:
     """The arguments that are the same in all items."""
+    given = [program.arguments(args, named) for args, named in items]
     first = given[0]
     return {
         key: value

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from . import loops
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -82,6 +84,18 @@ class HttpClient:
                         raise _error(event["error"], 500)
                     yield event
             raise ConnectionError(f"{self.url} ended its answer before its end")
+
+    async def aclose(self) -> None:
+        """Closes the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def close(self) -> None:
+        """Closes the connections of the loop that programs without one of their own share."""
+        loop = loops.BACKGROUND.loop()
+        if loop in self._clients:
+            asyncio.run_coroutine_threadsafe(self.aclose(), loop).result()
 
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Protocol
 
-from .run import Run
+from .run import Enough, Run
 from .transcript import Transcript
 from .variables import Failure, Feed, Variable
 
@@ -18,6 +18,11 @@ class Operation(Protocol):
     @property
     def site(self) -> str:
         """``file:line`` of the program that asked for it, and what it asked for."""
+        ...
+
+    @property
+    def writes(self) -> bool:
+        """Whether it does nothing but append a text or a role's border."""
         ...
 
     def run(self, line: Line) -> Awaitable[None] | None:
@@ -37,7 +42,8 @@ class Line:
     """
 
     __slots__ = (
-        "_asked", "_ready", "declared", "failure", "feed", "log", "run", "task", "transcript",
+        "_asked", "_ready",
+        "_waiting", "declared", "failure", "feed", "log", "run", "task", "transcript",
         "variables",
     )  # fmt: skip
 
@@ -51,8 +57,9 @@ class Line:
         self.declared = Feed()
         self.failure: Failure | None = None
         self.task: asyncio.Task[None] | None = None
-        self.log: list[Operation] | None = [] if run.recording else None
+        self.log: list[Operation] | None = None if run.recording == "nothing" else []
         self._ready = transcript is not None
+        self._waiting = False
         self._asked: deque[Operation] = deque()
         run.lines.append(self)
         if run.over:
@@ -73,6 +80,8 @@ class Line:
             self.run.failure.deliver()
         if self.log is not None:
             self.log.append(operation)
+            if self.run.recording == "texts" and not operation.writes:
+                raise Enough
         self._asked.append(operation)
         self.run.post(self._wake)
 
@@ -100,8 +109,8 @@ class Line:
         if self.idle:
             return
         self.fail(failure)
-        if self.task is not None:
-            self.task.cancel()
+        if self.task is not None and self._waiting:
+            self.task.cancel()  # one that has not begun would never fail what is asked of it
 
     def write(self, text: str) -> None:
         """Appends a text to the transcript and to the feed."""
@@ -125,11 +134,13 @@ class Line:
             if self.failure is None:
                 waiting = operation.run(self)
                 if waiting is not None:
+                    self._waiting = True
                     await waiting
         except asyncio.CancelledError as error:
             self.fail(self.run.failure or Failure(error))
         except Exception as error:
             error.add_note(f"in {operation.site}")
             self.fail(Failure(error))
+        self._waiting = False
         if self.failure is not None:
             operation.fail(self.failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 from .chats import chat
 from .http_client import HttpClient
@@ -60,6 +60,26 @@ class OpenAI:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._official = url.rstrip("/") == OFFICIAL
         self._http = HttpClient(url, headers=headers, verify=verify, transport=transport)
+
+    def close(self) -> None:
+        """Closes the connections of programs that were run without an event loop of their own."""
+        self._http.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections of this event loop."""
+        await self._http.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
 
     async def generate(self, request: Request) -> list[Answer]:
         """All samples of one prompt."""

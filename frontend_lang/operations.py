@@ -28,6 +28,7 @@ class Write:
     """Appends a constant, or begins or ends a role."""
 
     __slots__ = ("expression", "site")
+    writes = True
 
     def __init__(self, expression: Text | Begin | End, site: str) -> None:
         self.expression = expression
@@ -50,6 +51,7 @@ class Generate:
     """Asks the model and appends its answer."""
 
     __slots__ = ("expression", "site", "variable")
+    writes = False
 
     def __init__(self, expression: Gen, variable: Variable, site: str) -> None:
         self.expression = expression
@@ -107,6 +109,7 @@ class Choose:
     """Scores the choices and appends the best."""
 
     __slots__ = ("expression", "site", "variable")
+    writes = False
 
     def __init__(self, expression: Select, variable: Variable, site: str) -> None:
         self.expression = expression
@@ -141,6 +144,7 @@ class Fork:
     """Starts the children from what stands here."""
 
     __slots__ = ("children", "site")
+    writes = False
 
     def __init__(self, children: Sequence[Line], site: str) -> None:
         self.children = children
@@ -159,6 +163,7 @@ class Gather:
     """Makes a list of the children's values of one name."""
 
     __slots__ = ("site", "sources", "variable")
+    writes = False
 
     def __init__(self, sources: Sequence[Variable], variable: Variable, site: str) -> None:
         self.sources = sources
@@ -179,6 +184,7 @@ class Concatenate:
     """Appends what the children have written since the fork, in their order."""
 
     __slots__ = ("ends", "site", "start")
+    writes = False
 
     def __init__(self, start: Promise, ends: Sequence[Promise], site: str) -> None:
         self.start = start
@@ -202,6 +208,7 @@ class Look:
     """Reads the transcript at this place."""
 
     __slots__ = ("promise", "read", "site")
+    writes = False
 
     def __init__(self, read: Callable[[Transcript], Any], site: str) -> None:
         self.read = read
@@ -219,6 +226,7 @@ class Render:
     """The transcript's text at this place, as the model reads it."""
 
     __slots__ = ("promise", "site")
+    writes = False
 
     def __init__(self, site: str) -> None:
         self.site = site
@@ -245,6 +253,7 @@ class Capture:
     """Fills a variable with what was written since a ``Look``."""
 
     __slots__ = ("site", "start", "variable")
+    writes = False
 
     def __init__(self, start: Look, variable: Variable, site: str) -> None:
         self.start = start

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from . import loops
 from .backend import DEFAULT
 from .line import Line
 from .options import sampling, split
-from .run import INSIDE, Run
+from .run import INSIDE, Recording, Run
 from .runtime import Runtime
 from .state import Outcome, State
 from .transcript import Transcript
 from .variables import Failure
+
+if TYPE_CHECKING:
+    from .tracing import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,33 +69,60 @@ class Program(Generic[P, R]):
             return started.state
         return await started.ato_end()
 
-    def run_batch(self, batch_kwargs: Any, **given: Any) -> Any:
+    @overload
+    def run_batch(
+        self,
+        batch_kwargs: Iterable[Any],
+        num_threads: int | str = "auto",
+        progress_bar: bool = False,
+        generator_style: Literal[False] = False,
+        **given: Any,
+    ) -> list[Outcome[R]]: ...
+    @overload
+    def run_batch(
+        self,
+        batch_kwargs: Iterable[Any],
+        num_threads: int | str = "auto",
+        progress_bar: bool = False,
+        generator_style: bool = False,
+        **given: Any,
+    ) -> Any: ...
+    def run_batch(
+        self,
+        batch_kwargs: Iterable[Any],
+        num_threads: int | str = "auto",
+        progress_bar: bool = False,
+        generator_style: bool = False,
+        **given: Any,
+    ) -> Any:
         """Runs the program once for each item; see ``batch.run_batch``."""
         from .batch import run_batch
 
-        return run_batch(self, batch_kwargs, **given)
+        return run_batch(self, batch_kwargs, num_threads, progress_bar, generator_style, **given)
 
-    async def arun_batch(self, batch_kwargs: Any, **given: Any) -> list[Outcome[R]]:
+    async def arun_batch(
+        self, batch_kwargs: Iterable[Any], num_threads: int | str = "auto", **given: Any
+    ) -> list[Outcome[R]]:
         """``run_batch`` on the caller's event loop."""
         from .batch import arun_batch
 
-        return await arun_batch(self, batch_kwargs, **given)
+        return await arun_batch(self, batch_kwargs, num_threads, **given)
 
     def bind(self, **given: Any) -> Program[..., R]:
         """The same program with some arguments or options set."""
         return Program(self.body, {**self.bound, **given})
 
-    def trace(self, *, backend: Any = None, **given: Any) -> Any:
-        """What the program would send, as a tree; see ``trace``."""
+    def trace(self, *args: Any, backend: Any = None, **given: Any) -> Trace:
+        """What the program would send, as a tree; see ``tracing.trace``."""
         from .tracing import trace
 
-        return trace(self, backend=backend, **given)
+        return trace(self, *args, backend=backend, **given)
 
     def cache(self, backend: Any = None) -> str:
-        """Computes the program's constant beginning, and returns it."""
-        from .tracing import warm
+        """Computes the program's constant beginning, and returns its text."""
+        from .warming import warm
 
-        return warm(self, DEFAULT.resolve(backend), self.bound)
+        return warm(self, DEFAULT.resolve(backend), self.bound, least=1)
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         """With a state: goes on with it, and returns what the function returns. Without: runs.
@@ -148,17 +178,22 @@ class Started(Generic[R]):
         arguments: Mapping[str, Any],
         options: Mapping[str, Any],
         loop: asyncio.AbstractEventLoop,
+        recording: Recording = "nothing",
     ) -> None:
         program.check(args, arguments)
+        around = INSIDE.get()
         self._program = program
         self._args = args
         self._arguments = arguments
         self.run = Run(
             loop,
-            _runtime(options.get("backend")),
+            _runtime(options.get("backend"), around),
             sampling(options),
             streaming=bool(options.get("stream")),
+            recording=recording if around is None else around.recording,
         )
+        if around is not None and around.recording == "all":
+            around.nested.append(self.run)
         self.state: Outcome[R] = Outcome(self.run, Line(self.run, Transcript(), {}))
         self.task: asyncio.Task[None] | None = None
         self._timeout = options.get("timeout")
@@ -262,9 +297,8 @@ class Started(Generic[R]):
         return lambda: self.run.post(_cancel, box)
 
 
-def _runtime(backend: Any) -> Runtime:
-    around = INSIDE.get()
-    if backend is None and around is not None:
+def _runtime(backend: Any, around: Run | None) -> Runtime:
+    if around is not None and (backend is None or around.recording != "nothing"):
         return around.runtime
     return DEFAULT.resolve(backend)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import loops
 from .runtime import Runtime, Sampling
@@ -14,6 +14,15 @@ from .variables import Failure, Promise, settle
 
 if TYPE_CHECKING:
     from .line import Line
+
+
+Recording = Literal["nothing", "all", "texts"]
+"""What the lines of a run keep of what was put on them. With ``texts`` the program is ended by
+``Enough`` at the first thing that is none."""
+
+
+class Enough(BaseException):
+    """Ends a program whose beginning was wanted alone. Not for ``except Exception``."""
 
 
 class Run:
@@ -25,6 +34,7 @@ class Run:
         "failure",
         "lines",
         "loop",
+        "nested",
         "over",
         "recording",
         "runtime",
@@ -38,13 +48,14 @@ class Run:
         defaults: Mapping[str, Any],
         *,
         streaming: bool = False,
-        recording: bool = False,
+        recording: Recording = "nothing",
     ) -> None:
         self.loop = loop
         self.runtime = runtime
         self.streaming = streaming
         self.recording = recording
         self.lines: list[Line] = []
+        self.nested: list[Run] = []
         self.failure: Failure | None = None
         self.over = False
         self.ended: Promise = Future()

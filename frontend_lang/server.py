@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from .chats import chat, chat_options, shared
 from .http_client import HttpClient
@@ -46,6 +46,26 @@ class Server:
         headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         verified = True if verify is None else verify
         self._http = HttpClient(base_url, headers=headers, verify=verified, transport=transport)
+
+    def close(self) -> None:
+        """Closes the connections of programs that were run without an event loop of their own."""
+        self._http.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections of this event loop."""
+        await self._http.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
 
     async def generate(self, request: Request) -> list[Answer]:
         """All samples of one prompt."""
