@@ -6,6 +6,8 @@ earlier calls are the assistant's text, and results the user's.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -25,6 +27,10 @@ To call a function, write its name and its arguments like this:
 {{"name": "function name", "arguments": {{"parameter": "value"}}}}
 </tool_call>
 Its result is then given to you."""
+
+_RESULT = "The function returned:\n"
+_GO_ON = "\nNow answer the question."
+"""Said after results, once: small models would go on with the conversation's form instead."""
 
 
 class Plain:
@@ -49,7 +55,7 @@ class Plain:
 
     def _message(self, message: Message) -> Message:
         if message.get("role") == "tool":
-            return {"role": "tool", "content": _result(message.get("content"))}
+            return {"role": "tool", "content": _joined(_RESULT, message.get("content"), "")}
         calls = message.get("tool_calls")
         if message.get("role") != "assistant" or not isinstance(calls, list) or not calls:
             return message
@@ -89,22 +95,16 @@ def _written(call: Any) -> tuple[str, str]:
     return str(function.get("name", "")), text if isinstance(text, str) else dumped(text or {})
 
 
-def _result(content: Any) -> Any:
-    lead, end = "<tool_response>\n", "\n</tool_response>"
-    return _joined(_joined(lead, content, ""), end, "")
-
-
 def _with_results_joined(messages: Iterable[Message]) -> list[Message]:
     """Results as user messages; those that follow each other are one."""
     out: list[Message] = []
-    last_is_result = False
-    for message in messages:
-        is_result = message.get("role") == "tool"
-        if is_result and last_is_result:
-            out[-1] = {**out[-1], "content": _joined(out[-1]["content"], message["content"], "\n")}
+    for is_result, run in itertools.groupby(messages, lambda each: each.get("role") == "tool"):
+        if is_result:
+            contents = [message["content"] for message in run]
+            results = functools.reduce(lambda one, other: _joined(one, other, "\n"), contents)
+            out.append({"role": "user", "content": _joined(results, _GO_ON, "")})
         else:
-            out.append({**message, "role": "user"} if is_result else message)
-        last_is_result = is_result
+            out += run
     return out
 
 

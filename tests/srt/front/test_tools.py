@@ -356,8 +356,9 @@ def test_second_turn_begins_with_the_first_and_its_call(parts: Parts) -> None:
         start = [*first, *written.encode(), END]
         assert second[: len(start)] == start
         rest = text_of(second[len(start) :])
-        assert rest.startswith("\n<|im_start|>user\n<tool_response>\nresult 0\n</tool_response>")
-        assert rest.endswith("</tool_response><|im_end|>\n<|im_start|>assistant\n")
+        assert rest.startswith("\n<|im_start|>user\nThe function returned:\nresult 0\n")
+        assert rest.count("Now answer the question.") == 1
+        assert rest.endswith("question.<|im_end|>\n<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize(
@@ -376,7 +377,7 @@ def test_c076_arguments_in_the_history(parts: Parts, given: str, shown: str) -> 
     result = {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "ok"}]}
     text = text_of(prompt_of(parts, [*HI, turn, result]))
     assert f'<tool_call>\n{{"name": "f", "arguments": {shown}}}\n</tool_call><|im_end|>' in text
-    assert "<tool_response>\nok\n</tool_response>" in text
+    assert "The function returned:\nok\nNow answer the question.<|im_end|>" in text
 
 
 def test_c080_no_text_of_tools_forms_control_tokens(parts: Parts) -> None:
