@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from .runtime import Answer, Delta, Prompt, Request, Score, ScoreRequest
+from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
 
 Line = str | BaseException | Mapping[str, Any] | list[Any] | Callable[[Any], Any]
 
@@ -26,10 +26,12 @@ class Scripted:
     * a list of answers, given in the order in which requests arrive;
     * a function from a request to an answer.
 
-    An answer is a text; a list in a mapping is used up one by one, and ``n`` at once where a
-    ``gen`` asks for ``n``. An exception is raised. A function is called with the request. For a
-    ``select`` it is the choice to be taken, or a mapping from choices to log-probabilities: one
-    number or one for each token. ``alone`` maps choices to the same without a prompt.
+    An answer is a text, or an ``Answer`` with all that a runtime could say; a list in a mapping is
+    used up one by one, and ``n`` at once where a ``gen`` asks for ``n``. An exception is raised. A
+    function is called with the request. For a ``select`` it is the choice to be taken, or a
+    mapping from choices to log-probabilities: one number, one for each token, or pairs of a
+    token's text and its number (equal heads of two choices are then the same tokens). ``alone``
+    maps choices to the same without a prompt.
 
     Texts are cut at the request's stop strings, and checked against its ``regex``; an answer to a
     ``json_schema`` must be JSON. A token is a character. ``delay`` are seconds before each answer.
@@ -39,7 +41,7 @@ class Scripted:
         self,
         script: Mapping[Any, Line] | Iterable[Line] | Callable[[Any], Line],
         *,
-        alone: Mapping[str, float | list[float]] | None = None,
+        alone: Mapping[str, Any] | None = None,
         delay: float = 0.0,
     ) -> None:
         self._by_name: dict[Any, Any] = {}
@@ -53,23 +55,26 @@ class Scripted:
             self._in_order = list(script)
         self._alone = dict(alone or {})
         self._delay = delay
-        self._pieces: dict[str, int] = {}
+        self._heads: dict[str, int] = {}
         self.requests: list[Request | ScoreRequest] = []
 
     async def generate(self, request: Request) -> list[Answer]:
+        """The script's answers, cut and checked."""
         self.requests.append(request)
         lines = [self._line(request) for _ in range(request.sampling.n)]
         await asyncio.sleep(self._delay)
-        return [_answer(request, self._spoken(line, request)) for line in lines]
+        return [self._spoken(line, request) for line in lines]
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """The answer word by word."""
         answer = (await self.generate(request))[0]
         for word in re.findall(r"\S*\s*", answer.text):
             if word:
                 yield Delta(text=word)
-        yield Delta(text="", meta=answer.meta)
+        yield Delta(text="", meta=answer.meta, tool_calls=answer.tool_calls)
 
     async def score(self, request: ScoreRequest) -> list[Score]:
+        """The script's scores."""
         self.requests.append(request)
         if not request.prompt.is_chat and not request.prompt.text and self._alone:
             return [self._of_ids(ids) for ids in request.continuations]
@@ -87,10 +92,12 @@ class Scripted:
         return [self._score(text, line[text]) for text in texts]
 
     async def render(self, prompt: Prompt) -> str:
+        """A template of our own."""
         turns = [f"<|{m.role}|>\n{m.content}\n" for m in prompt.messages]
         return "".join(turns) + prompt.text
 
     async def flush(self) -> bool:
+        """There is no cache."""
         return True
 
     def _line(self, request: Request | ScoreRequest) -> Any:
@@ -116,24 +123,41 @@ class Scripted:
             raise line
         return line
 
-    def _spoken(self, line: Any, request: Request) -> str:
-        text = self._resolved(line, request)
-        if not isinstance(text, str):
-            raise ScriptError(f"the answer to {request.name!r} is {text!r}, which is no text")
-        return text
+    def _spoken(self, line: Any, request: Request) -> Answer:
+        said = self._resolved(line, request)
+        if isinstance(said, Answer):
+            return said
+        if not isinstance(said, str):
+            raise ScriptError(f"the answer to {request.name!r} is {said!r}, which is no text")
+        return _answer(request, said)
 
-    def _score(self, text: str, given: float | list[float]) -> Score:
-        values = [float(v) for v in given] if isinstance(given, list) else [float(given)]
-        heads = [text[: i + 1] for i in range(len(values) - 1)]
-        ids = [self._pieces.setdefault(piece, len(self._pieces)) for piece in (*heads, text)]
-        return Score(ids=tuple(ids), logprobs=tuple(values))
+    def _score(self, text: str, given: Any) -> Score:
+        listed = given if isinstance(given, list) else [given]
+        pairs = [one if isinstance(one, tuple) else (None, one) for one in listed]
+        heads, head = [], ""
+        for at, (piece, _) in enumerate(pairs):
+            head = text[: at + 1] if piece is None else head + piece
+            heads.append(text if at == len(pairs) - 1 else head)
+        ids = [self._heads.setdefault(head, len(self._heads)) for head in heads]
+        return Score(ids=tuple(ids), logprobs=tuple(float(value) for _, value in pairs))
 
     def _of_ids(self, ids: str | tuple[int, ...]) -> Score:
-        names = {number: piece for piece, number in self._pieces.items()}
+        names = {number: piece for piece, number in self._heads.items()}
         text = ids if isinstance(ids, str) else names[ids[-1]]
         if text not in self._alone:
             raise ScriptError(f"alone= has no score for {text!r}")
         return self._score(text, self._alone[text])
+
+
+def _check(sampling: Sampling, text: str) -> None:
+    """As far as Python alone can: a grammar of EBNF is not read."""
+    if sampling.regex is not None and re.fullmatch(sampling.regex, text) is None:
+        raise ScriptError(f"{text!r} does not match the regex {sampling.regex!r}")
+    if sampling.json_schema is not None:
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise ScriptError(f"{text!r} is no JSON: {error}") from error
 
 
 def _answer(request: Request, text: str) -> Answer:
@@ -143,13 +167,7 @@ def _answer(request: Request, text: str) -> Answer:
     if ends:
         at, stop = min(ends)
         text, reason = text[:at], {"type": "stop", "matched": stop}
-    if sampling.regex is not None and re.fullmatch(sampling.regex, text) is None:
-        raise ScriptError(f"{text!r} does not match the regex {sampling.regex!r}")
-    if sampling.json_schema is not None:
-        try:
-            json.loads(text)
-        except ValueError as error:
-            raise ScriptError(f"{text!r} is no JSON: {error}") from error
+    _check(sampling, text)
     read = sum(len(m.content) for m in request.prompt.messages) + len(request.prompt.text)
     meta = {"prompt_tokens": read, "completion_tokens": len(text), "cached_tokens": 0}
     return Answer(text=text, meta={**meta, "finish_reason": reason})

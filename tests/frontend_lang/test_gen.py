@@ -1,0 +1,262 @@
+"""What ``gen`` takes arrives, and what it must not take is refused where it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+import sapwood as sw
+from sapwood.frontend_lang.building import SamplingOptions
+from sapwood.frontend_lang.operations import Unreadable
+from sapwood.frontend_lang.options import RunOptions
+from sapwood.frontend_lang.runtime import Answer, Request, Sampling
+from sapwood.frontend_lang.scripted import ScriptError
+
+UNUSUAL: dict[str, Any] = {
+    "max_tokens": 77,
+    "min_tokens": 3,
+    "n": 2,
+    "stop": ("a", "b"),
+    "stop_token_ids": (5,),
+    "stop_regex": ("x+",),
+    "temperature": 0.25,
+    "top_p": 0.5,
+    "top_k": 9,
+    "min_p": 0.125,
+    "frequency_penalty": 0.5,
+    "presence_penalty": -0.5,
+    "repetition_penalty": 1.5,
+    "logit_bias": {1: 2.0},
+    "seed": 11,
+    "ignore_eos": True,
+    "return_logprob": True,
+    "logprob_start_len": 4,
+    "top_logprobs_num": 2,
+    "return_text_in_logprobs": True,
+    "regex": "[x]",
+    "json_schema": '{"type": "null"}',
+    "ebnf": 'root ::= "x"',
+    "structural_tag": {"triggers": []},
+    "lenient": True,
+    "whitespace": 2,
+    "on_budget": "cut",
+    "skip_special_tokens": False,
+    "no_stop_trim": True,
+    "tools": [{"type": "function"}],
+    "tool_choice": "required",
+    "parallel_tool_calls": False,
+    "cache_salt": "s",
+    "priority": 3,
+}
+ANSWERS = {"json_schema": "null"}
+ARE_EXPRESSIONS = {"name", "dtype", "choices", "choices_method", "more"}
+
+
+def sent(expression: Any, **options: Any) -> Sampling:
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += expression
+
+    answer = "null" if "json" in str(expression.given) else "x"
+    runtime = sw.Scripted(lambda request: answer)
+    program.run(backend=runtime, **options)
+    (request,) = runtime.requests
+    assert isinstance(request, Request)
+    return request.sampling
+
+
+def test_c087_every_parameter_is_tested() -> None:
+    """C087: the table above has all that ``gen`` and ``run`` take."""
+    fields = {field.name for field in dataclasses.fields(Sampling)}
+    assert set(UNUSUAL) == fields
+    taken = set(inspect.signature(sw.gen).parameters) | SamplingOptions.__annotations__.keys()
+    assert taken - ARE_EXPRESSIONS == fields
+    of_runs = RunOptions.__annotations__.keys() - {"stream", "backend", "timeout", "use_thread"}
+    assert {name.replace("max_new_", "max_") for name in of_runs} <= fields
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_c087_every_parameter_arrives(name: str) -> None:
+    """C087: set in ``gen``, and for all of a run."""
+    value = UNUSUAL[name]
+    assert value != getattr(Sampling(), name)
+    sampling = sent(sw.gen("x", **{name: value}))
+    assert sampling.changed() == {name: value}
+    of_run = "max_new_tokens" if name == "max_tokens" else name
+    if of_run in RunOptions.__annotations__:
+        assert sent(sw.gen("x"), **{of_run: value}).changed() == {name: value}
+        other = getattr(Sampling(), name)
+        if other is not None:
+            assert sent(sw.gen("x", **{name: other}), **{of_run: value}).changed() == {}
+
+
+def test_c087_defaults_are_sglangs() -> None:
+    assert sent(sw.gen("x")) == Sampling(max_tokens=128, temperature=1.0, top_p=1.0, top_k=-1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_c087_several_samples(stream: bool) -> None:
+    """C087: a list of texts; the program goes on with the first."""
+
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += "a" + sw.gen("x", n=3) + "b" + sw.gen("y")
+
+    script = {"x": ["1", "2", "3"], "y": ["4"]}
+    state = program.run(backend=sw.Scripted(script), stream=stream)
+    assert (state["x"], state["y"], state.text()) == (["1", "2", "3"], "4", "a1b4")
+    assert [m["completion_tokens"] for m in state.get_meta_info("x")] == [1, 1, 1]
+    assert list(state.text_iter("x")) == ["1"]
+    both = program.run_batch([{}, {}], backend=sw.Scripted(lambda request: request.name))
+    assert [s["x"] for s in both] == [["x", "x", "x"]] * 2
+
+
+def test_c087_unknown_parameters_and_two_constraints_are_refused() -> None:
+    with pytest.raises(TypeError, match="unknown parameter 'temprature'"):
+        sw.gen("x", temprature=0)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="both dtype and regex"):
+        sw.gen("x", dtype=int, regex="x")
+    with pytest.raises(ValueError, match="both json_schema and ebnf"):
+        sw.gen("x", json_schema={}, ebnf="x")
+    with pytest.raises(ValueError, match="dtype is complex"):
+        sw.gen("x", dtype=complex)
+    with pytest.raises(ValueError, match="top_p has no meaning for"):
+        sw.gen("x", choices=["a"], top_p=0.5)
+    with pytest.raises(ValueError, match="no choices"):
+        sw.gen("x", choices_method=sw.greedy_token_selection)
+    with pytest.raises(TypeError, match="neither a schema nor a type"):
+        sw.gen("x", json_schema=5)
+
+
+@dataclass
+class Data:
+    name: str
+    size: int | None
+
+
+class Struct(msgspec.Struct):
+    name: str
+    size: int | None
+
+
+class Model(pydantic.BaseModel):
+    name: str
+    size: int | None
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    name: str
+    size: int | None
+
+
+@pytest.mark.parametrize("kind", [Data, Struct, Model, Checked, list[Data], dict[str, Data]])
+def test_answers_are_read_as_the_type_that_was_asked_for(kind: Any) -> None:
+    text = {list[Data]: '[{"name": "a", "size": 1}]'}.get(kind, '{"name": "a", "size": null}')
+    text = '{"k": {"name": "a", "size": 1}}' if kind == dict[str, Data] else text
+
+    @sw.function
+    def program(s: sw.State) -> Any:
+        s += "x" + sw.gen("x", json_schema=kind)
+        return s["x"]
+
+    runtime = sw.Scripted([text, text])
+    state = program.run(backend=runtime)
+    value = state.ret_value
+    if isinstance(kind, type):
+        assert isinstance(value, kind)
+        assert value.name == "a"
+    else:
+        assert value in ([Data("a", 1)], {"k": Data("a", 1)})
+    assert state.raw("x") == text
+    assert state.parsed("x") == value
+    request = runtime.requests[0]
+    assert isinstance(request, Request)
+    assert '"additionalProperties": ' in (request.sampling.json_schema or "")
+
+
+def test_a_schema_alone_leaves_text_and_can_be_read_parsed() -> None:
+    schema = {"type": "object", "properties": {"default": {"type": "integer"}}}
+
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += sw.gen("x", json_schema=schema) + sw.gen("y", json_schema=json.dumps(schema))
+
+    state = program.run(backend=sw.Scripted({"x": '{"default": 5}', "y": "{}"}))
+    assert (state["x"], state.parsed("x"), state.parsed("y")) == (
+        '{"default": 5}',
+        {"default": 5},
+        {},
+    )
+    assert state.parsed("x", dict[str, int]) == {"default": 5}
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_with_its_text() -> None:
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += sw.gen("x", json_schema=Data)
+
+    with pytest.raises(Unreadable, match="cannot be read") as caught:
+        program.run(backend=sw.Scripted(['{"name": 5}']))
+    assert caught.value.text == '{"name": 5}'
+    with pytest.raises(ScriptError, match="is no JSON"):
+        program.run(backend=sw.Scripted(["{"]))
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "value", "wrong"),
+    [
+        (sw.gen_int, "-12", -12, "1.5"),
+        (sw.gen_float, "1.5", 1.5, "1."),
+        (sw.gen_string, '"a \\"b\\""', 'a "b"', "a"),
+        (lambda name: sw.gen(name, dtype=bool), "False", False, "no"),
+    ],
+)
+def test_kinds_by_patterns(make: Any, text: str, value: Any, wrong: str) -> None:
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += "x" + make("x")
+
+    state = program.run(backend=sw.Scripted([text]))
+    assert state["x"] == text
+    assert state.parsed("x") == value
+    assert type(state.parsed("x")) is type(value)
+    with pytest.raises(ScriptError, match="does not match"):
+        program.run(backend=sw.Scripted([wrong]))
+
+
+def test_calls_of_tools_and_their_results_become_messages() -> None:
+    call = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "add", "arguments": '{"a": 1}'},
+    }
+    tools = [{"type": "function", "function": {"name": "add"}}]
+
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += sw.user("1 + 1?")
+        s += sw.assistant(sw.gen("calls", tools=tools))
+        for one in s.get_meta_info("calls")["tool_calls"]:
+            s += sw.tool(one["id"], "2")
+        s += sw.assistant(sw.gen("answer", tools=tools))
+
+    first = Answer(text="", meta={"tool_calls": [call]}, tool_calls=(call,))
+    runtime = sw.Scripted([first, "It is 2."])
+    state = program.run(backend=runtime)
+    assert state.messages() == [
+        {"role": "user", "content": "1 + 1?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "2", "tool_call_id": "call_1"},
+        {"role": "assistant", "content": "It is 2."},
+    ]
+    last = runtime.requests[1]
+    assert isinstance(last, Request)
+    assert [m.as_dict() for m in last.prompt.messages] == state.messages()[:3]
