@@ -6,15 +6,16 @@ Schemas are in normal form (see ``plan``). Numbers are compared as numbers: 1 is
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from . import formats
+from .ecma import found
 from .pointer import target
+from .unevaluated import evaluated_items, evaluated_keys
+
+__all__ = ["equal", "found", "satisfies"]
 
 Rule = Callable[[Any, Any, dict[str, Any], Any], bool]
 """Of a value, a keyword's own value, the schema that holds it, and the root of references."""
@@ -70,40 +71,6 @@ def _multiple(value: Any, of: Any, schema: dict[str, Any], root: Any) -> bool:
 
 def _pattern(value: Any, expression: Any, schema: dict[str, Any], root: Any) -> bool:
     return not isinstance(value, str) or found(expression, value)
-
-
-def found(expression: str, text: str) -> bool:
-    """Whether an expression is found in a text, as JSON schemas mean it."""
-    return _compiled(expression).search(text) is not None
-
-
-@lru_cache(2048)
-def _compiled(expression: str) -> re.Pattern[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of sets that look like those of later versions
-        return re.compile(_translated(expression), re.ASCII)
-
-
-def _translated(expression: str) -> str:
-    """An expression of ECMA's as Python writes it: ``$`` is the very end, groups are named."""
-    out, in_class, at = [], False, 0
-    while at < len(expression):
-        char = expression[at]
-        if char == "\\":
-            out.append(expression[at : at + 2])
-            at += 2
-            continue
-        if char == "[":
-            in_class = True
-        elif char == "]":
-            in_class = False
-        elif char == "$" and not in_class:
-            char = r"\Z"
-        elif expression.startswith("(?<", at) and expression[at + 3 : at + 4] not in ("=", "!"):
-            char, at = "(?P<", at + 2
-        out.append(char)
-        at += 1
-    return "".join(out)
 
 
 def _properties(value: Any, wanted: Any, schema: dict[str, Any], root: Any) -> bool:
@@ -173,6 +140,20 @@ def _unique(value: Any, wanted: Any, schema: dict[str, Any], root: Any) -> bool:
     return not any(equal(a, b) for at, a in enumerate(value) for b in value[:at])
 
 
+def _unevaluated_keys(value: Any, wanted: Any, schema: dict[str, Any], root: Any) -> bool:
+    if not isinstance(value, dict):
+        return True
+    known = evaluated_keys(value, schema, root, satisfies, own=False)
+    return all(satisfies(item, wanted, root) for key, item in value.items() if key not in known)
+
+
+def _unevaluated_items(value: Any, wanted: Any, schema: dict[str, Any], root: Any) -> bool:
+    if not isinstance(value, list):
+        return True
+    known = evaluated_items(value, schema, root, satisfies, own=False)
+    return all(satisfies(item, wanted, root) for at, item in enumerate(value) if at not in known)
+
+
 def _conditional(value: Any, condition: Any, schema: dict[str, Any], root: Any) -> bool:
     branch = "then" if satisfies(value, condition, root) else "else"
     return satisfies(value, schema.get(branch, True), root)
@@ -225,4 +206,6 @@ _RULES: dict[str, Rule] = {
     "oneOf": lambda value, each, schema, root: sum(satisfies(value, s, root) for s in each) == 1,
     "not": lambda value, wanted, schema, root: not satisfies(value, wanted, root),
     "if": _conditional,
+    "unevaluatedProperties": _unevaluated_keys,
+    "unevaluatedItems": _unevaluated_items,
 }

@@ -9,10 +9,8 @@ from typing import Any
 import llguidance
 import numpy as np
 
-from .exclusive import Disjoint, wrapped
 from .matcher import MaskRow, Verdict, mask_words
 from .refusal import Refusal
-from .schema import enforceable, first_use
 from .spec import Warning
 from .vocabulary import Vocabulary
 
@@ -29,10 +27,6 @@ def _free(whitespace: int) -> dict[str, Any]:
     """Options for up to so many blanks wherever JSON allows them."""
     blanks = f"[ \\n\\r\\t]{{0,{whitespace}}}"
     return {"whitespace_flexible": True, "whitespace_pattern": blanks}
-
-
-MAX_PROOFS = 200
-"""Pairs of choices of a schema that are compared by compiling both together."""
 
 
 class Compiler:
@@ -55,24 +49,6 @@ class Compiler:
             wrapper, n_vocab=vocabulary.size, eos_token=self._eos_ids
         )
 
-    def json_schema(self, schema: Any) -> CompiledGrammar:
-        """Compiles a JSON schema; ``Refusal`` names what cannot be enforced, and where.
-
-        Text is written with the fixed separators ``", "`` and ``": "``.
-        """
-        try:
-            return self._schema(enforceable(schema))
-        except _EngineRefusal as refusal:
-            again = "oneOf" in refusal.reason
-            reason = refusal.reason
-        if again:
-            try:
-                return self._schema(enforceable(schema, self._prover(schema)))
-            except _EngineRefusal as refusal:
-                reason = refusal.reason
-        pointer, keyword = first_use(schema, reason)
-        raise Refusal(pointer, keyword, reason)
-
     def enforced(self, schema: Any, whitespace: int = 0) -> CompiledGrammar:
         """Compiles a schema of the engine's own dialect; ``Refusal`` with the engine's message.
 
@@ -87,25 +63,6 @@ class Compiler:
         except ValueError as error:
             raise _EngineRefusal("", "", str(error)) from error
         return self._compile(grammar)
-
-    def _prover(self, root: Any) -> Disjoint:
-        """Asks the engine whether two schemas exclude each other: no value satisfies both."""
-        budget = [MAX_PROOFS]
-
-        def disjoint(first: Any, second: Any) -> bool:
-            both = wrapped(first, second, root)
-            if both is None or not budget[0]:
-                return False
-            budget[0] -= 1
-            try:
-                self._schema(enforceable(both))
-            except _EngineRefusal as refusal:
-                return refusal.reason.startswith("Unsatisfiable schema")
-            except Refusal:
-                return False
-            return False
-
-        return disjoint
 
     def regex(self, expression: str) -> CompiledGrammar:
         """Compiles a regular expression that the whole output must match."""

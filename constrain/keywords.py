@@ -111,10 +111,6 @@ JUDGED_FORMATS = frozenset(("regex",))
 """Those that no regular expression describes, and that are judged on values."""
 
 UNENFORCED: Mapping[str, str] = {
-    "unevaluatedItems": "needs to know which items other keywords looked at",
-    "unevaluatedProperties": "needs to know which properties other keywords looked at",
-    "$dynamicRef": "dynamic references are not followed",
-    "$recursiveRef": "dynamic references are not followed",
     "disallow": "a keyword of draft-03",
     "extends": "a keyword of draft-03",
     "divisibleBy": "a keyword of draft-03",
@@ -139,30 +135,6 @@ def draft(schema: Any) -> str:
     return found[0] if found else ""
 
 
-TELLING = (
-    ONE
-    | LISTS
-    | frozenset(
-        [
-            "$ref",
-            "const",
-            "dependencies",
-            "dependentRequired",
-            "dependentSchemas",
-            "enum",
-            "format",
-            "maxProperties",
-            "minProperties",
-            "multipleOf",
-            "pattern",
-            "patternProperties",
-            "type",
-            "uniqueItems",
-        ]
-    )
-)
-"""Keywords that a message may name as the one that is to blame."""
-
 _COUNTS = frozenset(
     [
         "maxContains",
@@ -176,13 +148,11 @@ _COUNTS = frozenset(
     ]
 )
 _NUMBERS = frozenset(("maximum", "minimum", "multipleOf"))
-_TEXTS = frozenset(("$ref", "$schema", "format", "pattern"))
+_TEXTS = frozenset(("$dynamicRef", "$recursiveRef", "$ref", "$schema", "format", "pattern"))
 
 
-def fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
-    """Why ``keyword: value`` in ``schema`` is malformed or not enforced; empty if neither."""
-    if keyword in UNENFORCED:
-        return _unenforced(keyword, value)
+def fault(keyword: str, value: Any) -> str:
+    """Why ``keyword: value`` is malformed; empty if it is not."""
     if keyword in _COUNTS:
         return "" if _is_count(value) else "must be a whole number that is not negative"
     if keyword in _NUMBERS:
@@ -190,7 +160,7 @@ def fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
     if keyword in ("exclusiveMinimum", "exclusiveMaximum"):
         return "" if isinstance(value, bool) or _is_number(value) else "must be a number"
     if keyword in _TEXTS:
-        return _text_fault(keyword, value, schema)
+        return _text_fault(keyword, value)
     if keyword in LISTS:
         return _list_fault(keyword, value)
     if keyword in MAPS:
@@ -198,10 +168,14 @@ def fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
     return _other_fault(keyword, value)
 
 
-def _unenforced(keyword: str, value: Any) -> str:
-    if keyword in ("unevaluatedItems", "unevaluatedProperties") and value in (True, {}):
-        return ""
-    return UNENFORCED[keyword]
+def unenforced(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
+    """Why a well-formed ``keyword: value`` in ``schema`` is not enforced; empty if it is."""
+    if keyword in UNENFORCED:
+        return UNENFORCED[keyword]
+    unheld = DRAFT_FORMATS - ENGINE_FORMATS - FORMAT_PATTERNS.keys() - JUDGED_FORMATS
+    if keyword == "format" and value in unheld and may_be("string", schema):
+        return f"the format {value!r} is not enforced"
+    return ""
 
 
 def _is_number(value: Any) -> bool:
@@ -218,14 +192,11 @@ def _number_fault(keyword: str, value: Any) -> str:
     return "must be above zero" if keyword == "multipleOf" and value <= 0 else ""
 
 
-def _text_fault(keyword: str, value: Any, schema: Mapping[str, Any]) -> str:
+def _text_fault(keyword: str, value: Any) -> str:
     if not isinstance(value, str):
         return "must be a string"
     if keyword == "$ref" and not value:
         return "must not be empty"
-    unheld = DRAFT_FORMATS - ENGINE_FORMATS - FORMAT_PATTERNS.keys() - JUDGED_FORMATS
-    if keyword == "format" and value in unheld and may_be("string", schema):
-        return f"the format {value!r} is not enforced"
     return ""
 
 

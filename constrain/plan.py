@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 import re
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from .evaluate import found
 from .keywords import JUDGED_FORMATS
+from .pointer import target
+from .refusal import UnenforceableError
 from .relax import LEVELS, keys_first, loose_always, subschemas
-from .schema import checked, children, enforceable
+from .rewrite import rewritten
+from .schema import checked, children
 from .spec import Warning
 
 
@@ -29,11 +33,32 @@ class SchemaPlan(NamedTuple):
 
 def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
     """Plans a schema; ``Refusal`` for what is malformed or cannot be enforced."""
-    exact = checked(schema)
+    warnings: list[Warning] = []
+    while True:
+        try:
+            exact = checked(schema)
+            break
+        except UnenforceableError as refusal:
+            if not lenient:
+                raise
+            schema = without(schema, refusal)
+            warnings.append(
+                Warning(pointer=refusal.pointer, keyword=refusal.keyword, reason=refusal.reason)
+            )
     normalise(exact)
-    engine = keys_first(enforceable(schema))
+    engine = keys_first(rewritten(copy.deepcopy(exact)))
     loosened = loose_always(engine)
-    return SchemaPlan(engine, exact, loosened or _has_judged_formats(exact))
+    residue = loosened or _has_judged_formats(exact)
+    return SchemaPlan(engine, exact, residue, tuple(warnings))
+
+
+def without(schema: Any, refusal: UnenforceableError) -> Any:
+    """A schema without the keyword that a refusal blames."""
+    found = copy.deepcopy(schema)
+    holder = target("#" + quote(refusal.pointer, safe="/~"), found)
+    assert isinstance(holder, dict)
+    del holder[refusal.keyword]
+    return found
 
 
 def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
@@ -49,7 +74,7 @@ def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
     engine = copy.deepcopy(made.exact)
     for level in LEVELS[:looseness]:
         level(engine)
-    engine = keys_first(enforceable(engine))
+    engine = keys_first(rewritten(engine))
     loose_always(engine)
     return made._replace(engine=engine, residue=True, looseness=looseness)
 

@@ -11,8 +11,7 @@ def target(ref: str, root: Any) -> Any:
     if ref != "#" and not ref.startswith("#/"):
         return None
     place = root
-    for step in unquote(ref[1:]).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+    for name in steps(unquote(ref[1:]) if "%" in ref else ref[1:]):
         if isinstance(place, list) and name.isdecimal() and int(name) < len(place):
             place = place[int(name)]
         elif isinstance(place, dict) and name in place:
@@ -20,3 +19,8 @@ def target(ref: str, root: Any) -> Any:
         else:
             return None
     return place
+
+
+def steps(pointer: str) -> list[str]:
+    """The names that a JSON pointer (empty, or ``/a/b``) goes through."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]

@@ -15,3 +15,7 @@ class Refusal(ValueError):
         self.pointer = pointer
         self.keyword = keyword
         self.reason = reason
+
+
+class UnenforceableError(Refusal):
+    """A keyword that is well-formed and cannot be enforced: a lenient constraint does without."""

@@ -9,30 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from . import keywords
-from .exclusive import Disjoint, exclusive
 from .negation import InexpressibleError, negated
 from .pointer import target
-from .refusal import Refusal
 
 Schema = dict[str, Any]
 
 
-def rewritten(root: Any, disjoint: Disjoint | None = None) -> Any:
-    """The schema with every rule applied at every level. Works on the given object.
-
-    ``oneOf`` is rewritten only where ``disjoint`` is given.
-    """
-    return _Rewriter(root, disjoint).rewrite(root)
+def rewritten(root: Any) -> Any:
+    """The schema with every rule applied at every level. Works on the given object."""
+    return _Rewriter(root).rewrite(root)
 
 
 class _Rewriter:
     """One pass over a schema: every subschema once, also those that only a reference leads to."""
 
-    __slots__ = ("_disjoint", "_root", "_seen")
+    __slots__ = ("_root", "_seen")
 
-    def __init__(self, root: Any, disjoint: Disjoint | None) -> None:
+    def __init__(self, root: Any) -> None:
         self._root = root
-        self._disjoint = disjoint
         self._seen: dict[int, Any] = {}  # holds the objects, so that no id comes back
 
     def rewrite(self, schema: Any) -> Any:
@@ -45,19 +39,10 @@ class _Rewriter:
         _formats(schema)
         for rule in (_dependencies, _conditional, _negation, _names):
             rule(schema, self._root, extra)
-        if self._disjoint is not None and "oneOf" in schema:
-            self._one_of(schema, extra, self._disjoint)
         self._descend(schema)
         if extra:
             schema["allOf"] = schema.get("allOf", []) + [self.rewrite(each) for each in extra]
         return schema
-
-    def _one_of(self, schema: Schema, extra: list[Any], disjoint: Disjoint) -> None:
-        try:
-            extra.append(exclusive(schema["oneOf"], self._root, disjoint))
-        except InexpressibleError:
-            return
-        del schema["oneOf"]
 
     def _descend(self, schema: Schema) -> None:
         if isinstance(schema.get("$ref"), str):
@@ -87,9 +72,6 @@ def _formats(schema: Schema) -> None:
     name = schema.get("format")
     if not isinstance(name, str):
         return
-    reason = keywords.fault("format", name, schema)
-    if reason:  # where only a reference leads: its place is not known here
-        raise Refusal("", "format", reason)
     if name not in keywords.ENGINE_FORMATS:
         del schema["format"]
     pattern = keywords.FORMAT_PATTERNS.get(name) or keywords.FORMAT_LIMITS.get(name)

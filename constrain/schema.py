@@ -1,36 +1,22 @@
-"""JSON schemas as written by users: what is malformed, refused, rewritten, or passed on.
-
-``enforceable`` returns a schema of the same meaning that llguidance enforces whole, or raises
-``Refusal``. Each keyword has one of four fates: it is passed on; it is replaced by an equivalent
-(see ``rewrite``); it is an annotation; or the schema is refused with its place. llguidance refuses
-what it does not know, so a keyword that is in none of our tables is never dropped.
-"""
+"""JSON schemas as users write them: what is malformed, and what says nothing in its draft."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from . import keywords
-from .exclusive import Disjoint
-from .refusal import Refusal
-from .rewrite import rewritten
+from .pointer import target
+from .references import localised
+from .refusal import Refusal, UnenforceableError
 
 MAX_DEPTH = 64
 """Deepest nesting of subschemas that is taken."""
 
 MAX_BYTES = 1_000_000
 """Longest schema that is taken, as JSON."""
-
-
-def enforceable(schema: Any, disjoint: Disjoint | None = None) -> Any:
-    """The schema in terms that llguidance enforces. Raises ``Refusal``; changes nothing.
-
-    With ``disjoint``, ``oneOf`` whose choices may overlap is rewritten too.
-    """
-    return rewritten(checked(schema), disjoint)
 
 
 def checked(schema: Any) -> Any:
@@ -53,7 +39,27 @@ def checked(schema: Any) -> Any:
     if named:
         _drop_beside_references(copy, 0)
     check(copy, "", 0)
+    localised(copy, children)
+    _check_referred(copy)
     return copy
+
+
+def _check_referred(root: Any) -> None:
+    """Checks the schemas that only a reference leads to."""
+    seen: set[int] = set()
+    todo: list[tuple[str, Any]] = [("", root)]
+    while todo:
+        pointer, schema = todo.pop()
+        if not isinstance(schema, dict) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        if "$ref" in schema:
+            place = schema["$ref"]
+            referred = target(place, root)
+            if isinstance(referred, dict) and id(referred) not in seen:
+                check(referred, unquote(place[1:]), 0)
+            todo.append((unquote(place[1:]), referred))
+        todo += [(f"{pointer}/{step}", child) for step, child in children(schema)]
 
 
 def _drop(schema: Any, names: frozenset[str], depth: int) -> None:
@@ -88,9 +94,12 @@ def check(schema: Any, pointer: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise Refusal(pointer, "", f"nested deeper than {MAX_DEPTH} levels")
     for keyword, value in schema.items():
-        reason = keywords.fault(keyword, value, schema)
+        reason = keywords.fault(keyword, value)
         if reason:
             raise Refusal(pointer, keyword, reason)
+        reason = keywords.unenforced(keyword, value, schema)
+        if reason:
+            raise UnenforceableError(pointer, keyword, reason)
     for step, child in children(schema):
         check(child, f"{pointer}/{step}", depth + 1)
 
@@ -113,27 +122,6 @@ def children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def escaped(name: str) -> str:
     """A name as a JSON pointer writes it."""
     return name.replace("~", "~0").replace("/", "~1")
-
-
-def first_use(schema: Any, reason: str) -> tuple[str, str]:
-    """Where the first of the keywords that an engine's message quotes is used.
-
-    ``("", "")`` where the message quotes none that the schema has.
-    """
-    quoted = set(re.findall(r"[A-Za-z$]+", reason))
-    ranked = sorted(quoted & keywords.TELLING)
-    for keyword in ranked:
-        for pointer, each in _walk(schema, ""):
-            if keyword in each:
-                return pointer, keyword
-    return "", ""
-
-
-def _walk(schema: Any, pointer: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if isinstance(schema, dict):
-        yield pointer, schema
-        for step, child in children(schema):
-            yield from _walk(child, f"{pointer}/{step}")
 
 
 def _split(pointer: str) -> tuple[str, str]:

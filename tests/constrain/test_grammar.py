@@ -9,9 +9,12 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
-from sapwood.constrain.grammar import CompiledGrammar, Compiler, GrammarMatcher
+from sapwood.constrain.compile import Compiled, ConstraintCompiler
+from sapwood.constrain.grammar import Compiler
+from sapwood.constrain.matcher import Matcher
 from sapwood.constrain.order import in_schema_order
 from sapwood.constrain.refusal import Refusal
+from sapwood.constrain.spec import JsonSchema
 from sapwood.constrain.vocabulary import Vocabulary
 
 EOS, SPECIAL, WORD = 256, 257, 260
@@ -22,6 +25,7 @@ VOCABULARY = Vocabulary(
     frozenset({EOS, SPECIAL}),
 )
 COMPILER = Compiler(VOCABULARY, lambda text: list(text.encode()))
+CONSTRAINTS = ConstraintCompiler(VOCABULARY, lambda text: list(text.encode()))
 
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, 2, 3, 5, -1, 1.5, 7, "", "a", "b", "ab", "abc", "b-c", "é", "-"),
@@ -62,30 +66,35 @@ SCHEMAS: list[Any] = [
 ]
 
 
-def accepts(grammar: CompiledGrammar, text: str) -> bool:
+def compiled(schema: Any) -> Compiled:
+    return CONSTRAINTS.compile(JsonSchema(schema=json.dumps(schema)))
+
+
+def accepts(grammar: Any, text: str) -> bool:
     matcher = grammar.matcher()
     for token in text.encode():
         if not allowed(matcher, token):
             return False
-        matcher.consume([token])
+        if matcher.advance(token) != "ok":
+            return False
     return allowed(matcher, EOS)
 
 
-def mask(matcher: GrammarMatcher) -> set[int]:
+def mask(matcher: Matcher) -> set[int]:
     row = np.full((VOCABULARY.size + 31) // 32 + 1, -1, np.int32)
     matcher.fill(row)
     bits = np.unpackbits(row.view(np.uint8), bitorder="little")
     return {int(token) for token in np.flatnonzero(bits)}
 
 
-def allowed(matcher: GrammarMatcher, token: int) -> bool:
+def allowed(matcher: Matcher, token: int) -> bool:
     return token in mask(matcher)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: json.dumps(schema)[:60])
 def test_agrees_with_a_validator(schema: Any) -> None:
     """C003, C005: rewritten keywords take the same values as before."""
-    grammar = COMPILER.json_schema(schema)
+    grammar = compiled(schema)
     draft7 = isinstance(schema, dict) and "dependencies" in schema
     kind = jsonschema_rs.Draft7Validator if draft7 else jsonschema_rs.Draft202012Validator
     validator = kind(schema)
@@ -104,54 +113,46 @@ def test_agrees_with_a_validator(schema: Any) -> None:
         ({"anyOf": []}, "", "anyOf"),
         ({"required": "a"}, "", "required"),
         ({"$ref": 3}, "", "$ref"),
-        ({"allOf": [{"uniqueItems": True}]}, "/allOf/0", "uniqueItems"),
-        ({"contains": {"const": 1}}, "", "contains"),
-        ({"unevaluatedProperties": False}, "", "unevaluatedProperties"),
-        ({"properties": {"a": {"format": "regex"}}}, "/properties/a", "format"),
-        ({"properties": {"a": {"not": {"pattern": "a"}}}}, "/properties/a", "not"),
+        ({"properties": {"a": {"format": "idn-hostname"}}}, "/properties/a", "format"),
+        ({"$ref": "#/nowhere"}, "", "$ref"),
+        ({"allOf": [{"$ref": "http://elsewhere/x"}]}, "/allOf/0", "$ref"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "", "$ref"),
+        ({"$ref": "#/x-parts/p", "x-parts": {"p": {"minLength": -1}}}, "/x-parts/p", "minLength"),
         ({"extends": {}}, "", "extends"),
     ],
 )
 def test_refused_with_its_place(schema: Any, pointer: str, keyword: str) -> None:
     """C001: malformed and unenforceable schemas are refused, never run."""
     with pytest.raises(Refusal) as caught:
-        COMPILER.json_schema(schema)
+        compiled(schema)
     assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
 
 
 def test_formats() -> None:
     """C014: formats of the drafts are held; other names are annotations."""
-    date = COMPILER.json_schema({"format": "date", "type": "string"})
+    date = compiled({"format": "date", "type": "string"})
     assert accepts(date, '"2024-02-29"')
     assert not accepts(date, '"2023-02-29"')
-    time = COMPILER.json_schema({"format": "date-time", "type": "string"})
+    time = compiled({"format": "date-time", "type": "string"})
     assert accepts(time, '"2000-02-29T10:00:00Z"')
     assert not accepts(time, '"1900-02-29T10:00:00Z"')
     assert accepts(time, '"2016-12-31T23:59:60Z"')
     assert not accepts(time, '"2016-12-31T22:59:60Z"')
-    pointer = COMPILER.json_schema({"format": "json-pointer", "type": "string"})
+    pointer = compiled({"format": "json-pointer", "type": "string"})
     assert accepts(pointer, '"/a~0/b"')
     assert not accepts(pointer, '"a"')
-    assert accepts(COMPILER.json_schema({"format": "colour", "type": "string"}), '"x"')
-
-
-@pytest.mark.parametrize("part", [{"format": "regex"}, {"uniqueItems": True}, {"contains": {}}])
-def test_refused_where_only_a_reference_leads(part: Any) -> None:
-    schema = {"$ref": "#/x-parts/p", "x-parts": {"p": part}}
-    with pytest.raises(Refusal) as caught:
-        COMPILER.json_schema(schema)
-    assert next(iter(part)) in str(caught.value)
+    assert accepts(compiled({"format": "colour", "type": "string"}), '"x"')
 
 
 def test_keywords_that_say_nothing() -> None:
     schema = {"type": "array", "uniqueItems": False, "minContains": 2}
-    assert accepts(COMPILER.json_schema(schema), "[1, 1]")
+    assert accepts(compiled(schema), "[1, 1]")
 
 
 def test_a_schema_cannot_set_the_engine_s_options() -> None:
     """C015: separators are fixed."""
     schema = {"type": "array", "x-guidance": {"whitespace_flexible": True, "lenient": True}}
-    grammar = COMPILER.json_schema(schema)
+    grammar = compiled(schema)
     assert accepts(grammar, "[1, 2]")
     assert not accepts(grammar, "[1,2]")
     assert not accepts(grammar, "[ 1, 2]")
@@ -160,14 +161,14 @@ def test_a_schema_cannot_set_the_engine_s_options() -> None:
 def test_a_draft_s_keywords() -> None:
     schema = {"if": True, "then": False}
     named = {"$schema": "http://json-schema.org/draft-04/schema#", **schema}
-    assert accepts(COMPILER.json_schema(named), "1")
+    assert accepts(compiled(named), "1")
     with pytest.raises(Refusal):
-        COMPILER.json_schema(schema)
+        compiled(schema)
 
 
 def test_special_tokens_are_never_text() -> None:
     """C023, C025: and the end token is allowed only where the text may end."""
-    matcher = COMPILER.json_schema({"type": "string"}).matcher()
+    matcher = compiled({"type": "string"}).matcher()
     matcher.consume(b'"<')
     assert mask(matcher) & {EOS, SPECIAL, 258} == set()
     matcher.consume(b'"')
@@ -178,7 +179,7 @@ def test_special_tokens_are_never_text() -> None:
 
 def test_a_token_across_elements_and_characters_in_parts() -> None:
     """C026: half a character is allowed, a character that cannot be is not."""
-    matcher = COMPILER.json_schema(
+    matcher = compiled(
         {"properties": {"a": {"enum": ["a", "é"]}, "b": {"const": 1}}, "required": ["a", "b"]}
     ).matcher()
     matcher.consume(b'{"a": "')
@@ -206,7 +207,7 @@ def test_a_refused_token_changes_nothing() -> None:
 
 def test_masks_are_what_can_be_consumed() -> None:
     for schema in (True, {"type": "integer", "minimum": 12}, {"enum": ["x", {"a": [1]}]}):
-        matcher = COMPILER.json_schema(schema).matcher()
+        matcher = compiled(schema).matcher()
         for token in range(VOCABULARY.size):
             fork = matcher.fork()
             try:
