@@ -23,19 +23,24 @@ _ROOT = "schema://root/"
 Children = Callable[[Mapping[str, Any]], Iterator[tuple[str, Any]]]
 """Gives the direct subschemas of a schema, each with its relative pointer."""
 
-Placed = Iterator[tuple[str, dict[str, Any]]]
+Check = Callable[[Any, str, int], None]
+"""Refuses what is malformed in a schema, given its pointer and its depth."""
+
+Placed = Iterator[tuple[str, Any]]
 """Schemas with their pointers."""
 
 
-def localised(root: dict[str, Any], children: Children) -> None:
+def localised(root: dict[str, Any], children: Children, check: Check) -> None:
     """Turns all references that count into pointers, in place, and takes names away.
+
+    Schemas that only a reference leads to are checked too.
 
     What is referred to gets a definition of its own, if it is none. Raises ``Refusal`` for a
     reference that leads nowhere in the schema, or back to itself without progress.
     """
     everything = list(_below("", root, children))
     if any(each.keys() & set(_REFERENCES) for _, each in everything):
-        _Resolver(root, children).run()
+        _Resolver(root, children).run(check)
         everything = list(_below("", root, children))
         _refuse_loops(root, everything)
     for _, each in everything:
@@ -45,7 +50,7 @@ def localised(root: dict[str, Any], children: Children) -> None:
 
 
 def _below(pointer: str, schema: Any, children: Children, *, defined: bool = True) -> Placed:
-    """A schema and its subschemas; without ``defined``, not those that only count if referred to."""
+    """A schema and its subschemas; without ``defined``, not those that may never be used."""
     if isinstance(schema, dict):
         yield pointer, schema
         for step, child in children(schema):
@@ -101,7 +106,7 @@ class _Resolver:
         for step, child in self._children(schema):
             self._note(child, f"{pointer}/{step}", base)
 
-    def run(self) -> None:
+    def run(self, check: Check) -> None:
         """Resolves what can be reached, then gives targets their own names."""
         found: dict[int, tuple[dict[str, Any], list[tuple[str, str]]]] = {}
         self._todo = [""]
@@ -112,6 +117,8 @@ class _Resolver:
                 continue
             seen.add(start)
             there = self._at(start)
+            if start not in self._bases:
+                check(there, start, 0)
             for pointer, schema in _below(start, there, self._children, defined=False):
                 if id(schema) not in found:
                     found[id(schema)] = (schema, self._targets(schema, pointer))
@@ -157,10 +164,10 @@ class _Resolver:
             if ref.startswith("#"):
                 raise Refusal(pointer, keyword, reason)
             raise UnenforceableError(pointer, keyword, reason)
-        if keyword == "$dynamicRef" and to in self._dynamic.get(fragment, ()):
-            if len(self._dynamic[fragment]) > 1:
-                reason = f"there are several dynamic anchors {fragment!r}"
-                raise UnenforceableError(pointer, keyword, reason)
+        anchors = self._dynamic.get(fragment, ())
+        if keyword == "$dynamicRef" and to in anchors and len(anchors) > 1:
+            reason = f"there are several dynamic anchors {fragment!r}"
+            raise UnenforceableError(pointer, keyword, reason)
         return to
 
     def _base(self, pointer: str) -> str:
@@ -231,7 +238,8 @@ def _in_place(schema: dict[str, Any], pointer: str, root: Any) -> Placed:
         for at, each in enumerate(parts if isinstance(parts, list) else ()):
             yield f"{pointer}/{keyword}/{at}", each
     for keyword in ("not", "if", "then", "else"):
-        yield f"{pointer}/{keyword}", schema.get(keyword)
+        if keyword in schema:
+            yield f"{pointer}/{keyword}", schema[keyword]
     for keyword in ("dependentSchemas", "dependencies"):
         for name, each in (schema.get(keyword) or {}).items():
             yield f"{pointer}/{keyword}/{name}", each

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from . import keywords
-from .pointer import target
 from .references import localised
 from .refusal import Refusal, UnenforceableError
 
@@ -39,27 +37,8 @@ def checked(schema: Any) -> Any:
     if named:
         _drop_beside_references(copy, 0)
     check(copy, "", 0)
-    localised(copy, children)
-    _check_referred(copy)
+    localised(copy, children, check)
     return copy
-
-
-def _check_referred(root: Any) -> None:
-    """Checks the schemas that only a reference leads to."""
-    seen: set[int] = set()
-    todo: list[tuple[str, Any]] = [("", root)]
-    while todo:
-        pointer, schema = todo.pop()
-        if not isinstance(schema, dict) or id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        if "$ref" in schema:
-            place = schema["$ref"]
-            referred = target(place, root)
-            if isinstance(referred, dict) and id(referred) not in seen:
-                check(referred, unquote(place[1:]), 0)
-            todo.append((unquote(place[1:]), referred))
-        todo += [(f"{pointer}/{step}", child) for step, child in children(schema)]
 
 
 def _drop(schema: Any, names: frozenset[str], depth: int) -> None:
