@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .characters import ALL, Ranges, complement, normalised
 from .refusal import Refusal
 
 MAX_LENGTH = 1_000_000
@@ -18,8 +19,6 @@ MAX_DEPTH = 100
 MAX_COUNT = 10_000
 MAX_SIZE = 100_000
 """Characters and rules' names of all rules, counted repetitions written out."""
-
-Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,6 @@ _COUNTS = re.compile(r"\{\s*(\d+)\s*(,?)\s*(\d*)\s*\}")
 _CODE = re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}")
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]"}
 _SIMPLE |= {"^": "^", "-": "-", "'": "'", "/": "/"}
-_ALL: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 
 
 class _Read(NamedTuple):
@@ -267,7 +265,7 @@ class _Reader:
         if char == "(":
             return self._group(start)
         if char == ".":
-            return Chars(_ALL)
+            return Chars(ALL)
         if char == "<":
             raise self._refused("tokens are not named in grammars", start)
         raise self._refused(f"{char!r} is not expected", start)
@@ -353,30 +351,3 @@ class _Reader:
             raise self._refused(f"the repetition {counts[0]} is not possible")
         self._at = counts.end()
         return low, high
-
-
-def normalised(ranges: list[tuple[int, int]]) -> Ranges:
-    """Ranges sorted and joined, without surrogates."""
-    split = [
-        (max(low, first), min(high, last))
-        for low, high in ranges
-        for first, last in _ALL
-        if max(low, first) <= min(high, last)
-    ]
-    found: list[tuple[int, int]] = []
-    for low, high in sorted(split):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
-        else:
-            found.append((low, high))
-    return tuple(found)
-
-
-def complement(ranges: Ranges) -> Ranges:
-    """All other characters."""
-    found, at = [], 0
-    for low, high in ranges:
-        if low > at:
-            found.append((at, low - 1))
-        at = high + 1
-    return normalised([*found, (at, 0x10FFFF)] if at <= 0x10FFFF else found)

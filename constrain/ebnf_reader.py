@@ -8,17 +8,19 @@ do so by way of others) there is no reader.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from .ebnf import ROOT, Chars, Either, Node, Ranges, Ref, Repeated, Rules, Sequence
+from .characters import Ranges, has
+from .ebnf import ROOT, Chars, Either, Node, Ref, Repeated, Rules, Sequence
 
 MAX_STACKS = 2000
 """Stacks at one place above which the reader gives up: endings are not known any more."""
 
-_FAR = 1 << 60
+FAR = 1 << 60
+"""The length of a text that there is not."""
+
 _LIKED = "a0A -_.,:\"'1bz"
 _TRIES = 4
 
@@ -39,7 +41,7 @@ class Step:
         self.called: Step | None = None
         self.options: list[Step | None] = []
         self.best: Step | None = None
-        self.least: int = _FAR
+        self.least: int = FAR
 
 
 class Frame:
@@ -93,7 +95,7 @@ class EbnfReader:
     @classmethod
     def start(cls, first: Step) -> EbnfReader:
         """At the beginning."""
-        return cls(*_closed([(first, Frame(None, None))]))
+        return cls(*closed([(first, Frame(None, None))]))
 
     def feed(self, data: bytes) -> EbnfReader:
         """After more text; ``ValueError`` where no text goes on so."""
@@ -104,10 +106,10 @@ class EbnfReader:
         places, ends = self._places, self._ends
         for char in text:
             code = ord(char)
-            places, ends = _closed(
+            places, ends = closed(
                 (place.step.then, place.frame)
                 for place in places.values()
-                if _has(place.step.ranges, code)
+                if has(place.step.ranges, code)
             )
             if not places and not ends:
                 raise ValueError(f"no text goes on with {data!r}")
@@ -167,7 +169,7 @@ def ebnf_reader(rules: Rules) -> Step | None:
 # -- stacks ----------------------------------------------------------------------------------------
 
 
-def _closed(
+def closed(
     begun: Iterable[tuple[Step | None, Frame]],
 ) -> tuple[dict[tuple[int, int], Place], bool]:
     """The characters that may come next, and whether the text may end."""
@@ -217,11 +219,6 @@ def _text(step: Step | None, frame: Frame) -> str:
             parts.append(step.text)
             step = step.then
     return "".join(parts)
-
-
-def _has(ranges: Ranges, code: int) -> bool:
-    at = bisect_right(ranges, (code, 0x110000)) - 1
-    return at >= 0 and code <= ranges[at][1]
 
 
 def _split(data: bytes) -> tuple[str, bytes]:
@@ -315,15 +312,17 @@ class _Builder:
                 elif step.called is not None:
                     least = step.called.least + _least(step.then)
                 else:
-                    least = len(step.text.encode()) + _least(step.then)
+                    least = (len(step.text.encode()) or FAR) + _least(step.then)
                 if least < step.least:
                     step.least, step.best, changed = least, best, True
 
 
 def _best(ranges: Ranges) -> str:
     """The shortest character, of those one that reads well."""
+    if not ranges:
+        return ""
     for char in _LIKED:
-        if _has(ranges, ord(char)):
+        if has(ranges, ord(char)):
             return char
     return chr(max(ranges[0][0], min(0x21, ranges[0][1])))
 

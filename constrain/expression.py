@@ -18,9 +18,6 @@ from .refusal import Refusal
 MAX_LENGTH = 100_000
 MAX_DEPTH = 100
 MAX_COUNT = 100_000
-_WIDE = 8
-"""States that a class of characters of several bytes takes, about."""
-
 _COUNTS = re.compile(r"\{\s*(\d+)\s*(,?)\s*(\d*)\s*\}")
 _HEX = re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[xuU]\{[0-9A-Fa-f]+\}")
 _PROPERTY = re.compile(r"[pP](\{[^{}]*\}|[A-Za-z])")
@@ -29,45 +26,57 @@ _FLAGS = re.compile(r"([A-Za-z]*)(?:-([A-Za-z]*))?([:)])")
 
 
 class Expression(NamedTuple):
-    """``text`` is the expression without its anchors, closed in itself. ``size`` is about the
-    number of states of an automaton in which nothing is repeated. ``has_nul`` says that the NUL
-    character is named in it."""
+    """``text`` is the expression without its anchors, closed in itself, and ``part`` what it is
+    made of. ``size`` is the number of its characters, repetitions written out. ``has_nul`` says
+    that the NUL character is named in it."""
 
     text: str
+    part: Part
     size: int
     has_nul: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Atom:
-    size: int
+class Atom:
+    """One character: an expression of its own, flags included. ``plain`` means itself."""
+
+    text: str
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchor:
+class Anchor:
+    """Where the text begins or ends."""
+
     at: int
     text: str
     is_start: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Sequence:
-    parts: tuple[_Node, ...]
+class Row:
+    """One after the other."""
+
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Either:
-    branches: tuple[_Node, ...]
+class Branches:
+    """One of some."""
+
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Repeated:
-    part: _Node
+class Loop:
+    """``low`` to ``high`` times, or any number from ``low`` on."""
+
+    part: Part
     low: int
     high: int | None
 
 
-_Node = _Atom | _Anchor | _Sequence | _Either | _Repeated
+Part = Atom | Anchor | Row | Branches | Loop
 
 
 def read_expression(text: str) -> Expression:
@@ -81,7 +90,7 @@ def read_expression(text: str) -> Expression:
     for anchor in sorted(anchors, key=lambda each: each.at):
         kept += [text[at : anchor.at], "(?:)"]
         at = anchor.at + len(anchor.text)
-    return Expression(f"(?:{''.join(kept)}{text[at:]})", _size(node), reader.has_nul)
+    return Expression(f"(?:{''.join(kept)}{text[at:]})", node, _size(node), reader.has_nul)
 
 
 def _refusal(at: int, reason: str) -> Refusal:
@@ -91,15 +100,16 @@ def _refusal(at: int, reason: str) -> Refusal:
 class _Reader:
     """One reading, from left to right."""
 
-    __slots__ = ("_at", "_depth", "_text", "has_nul")
+    __slots__ = ("_at", "_depth", "_flagged", "_text", "has_nul")
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self._depth = 0
+        self._flagged = ""
         self.has_nul = "\0" in text
 
-    def whole(self) -> _Node:
+    def whole(self) -> Part:
         node = self._either()
         if self._at < len(self._text):
             raise _refusal(self._at, "')' closes no group")
@@ -108,42 +118,49 @@ class _Reader:
     def _peek(self, text: str) -> bool:
         return self._text.startswith(text, self._at)
 
-    def _either(self) -> _Node:
+    def _either(self) -> Part:
         branches = [self._sequence()]
         while self._peek("|"):
             self._at += 1
             branches.append(self._sequence())
-        return branches[0] if len(branches) == 1 else _Either(tuple(branches))
+        return branches[0] if len(branches) == 1 else Branches(tuple(branches))
 
-    def _sequence(self) -> _Node:
-        parts: list[_Node] = []
+    def _sequence(self) -> Part:
+        parts: list[Part] = []
         while self._at < len(self._text) and self._text[self._at] not in "|)":
             part = self._part()
             if part is not None:
                 parts.append(self._repeated(part))
-        return _Sequence(tuple(parts))
+        return Row(tuple(parts))
 
-    def _part(self) -> _Node | None:
+    def _part(self) -> Part | None:
         start, char = self._at, self._text[self._at]
         self._at += 1
         if char == "(":
             return self._group(start)
         if char == "[":
             self._class(start, 0)
-            return _Atom(_WIDE)
+            return self._atom(start)
         if char == "\\":
             return self._escape(start)
         if char in "^$":
-            return _Anchor(start, char, char == "^")
+            return Anchor(start, char, char == "^")
         if char in "*+?":
             raise _refusal(start, f"{char!r} repeats nothing")
         if char == "{":
             raise _refusal(start, "'{' repeats nothing (the character is written '\\{')")
-        return _Atom(_WIDE if char == "." else len(char.encode("utf-8", "surrogatepass")))
+        if 0xD800 <= ord(char) < 0xE000:
+            raise _refusal(start, "half a character")
+        return self._atom(start) if char == "." or "i" in self._flagged else Atom(char, True)
+
+    def _atom(self, start: int) -> Part:
+        text = self._text[start : self._at]
+        return Atom(f"(?{self._flagged}:{text})" if self._flagged else text)
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def _group(self, start: int) -> _Node | None:
+    def _group(self, start: int) -> Part | None:
+        flagged = self._flagged
         if self._peek("?"):
             self._at += 1
             name = _NAME.match(self._text, self._at)
@@ -156,6 +173,7 @@ class _Reader:
             raise _refusal(start, f"groups nested deeper than {MAX_DEPTH}")
         node = self._either()
         self._depth -= 1
+        self._flagged = flagged
         if not self._peek(")"):
             raise _refusal(start, "'(' is not closed")
         self._at += 1
@@ -178,28 +196,31 @@ class _Reader:
         if not on + off and end == ")":
             raise _refusal(start, "flags without a flag")
         self._at = flags.end()
+        held = (set(self._flagged) | set(on)) - set(off)
+        self._flagged = "".join(sorted(held & {"i", "s"}))
         return end == ")"
 
     # -- characters ------------------------------------------------------------------------------
 
-    def _escape(self, start: int) -> _Node:
+    def _escape(self, start: int) -> Part:
         if self._at == len(self._text):
             raise _refusal(start, "a backslash with nothing after it")
         char = self._text[self._at]
         if char in "Az":
             self._at += 1
-            return _Anchor(start, "\\" + char, char == "A")
+            return Anchor(start, "\\" + char, char == "A")
         if char == "Z":
             self._at += 1
-            return _Anchor(start, "\\Z", False)
+            return Anchor(start, "\\Z", False)
         if char in "bB<>":
             raise _refusal(start, f"the word boundary '\\{char}' is not taken")
         if char in "123456789kg":
             raise _refusal(start, "back-references are not taken: they are not regular")
-        return _Atom(self._character(start))
+        self._character(start)
+        return self._atom(start)
 
-    def _character(self, start: int) -> int:
-        """An escape after its backslash, in or out of a class; its size."""
+    def _character(self, start: int) -> None:
+        """Reads an escape after its backslash, in or out of a class."""
         code = _HEX.match(self._text, self._at)
         if code:
             self._at = code.end()
@@ -207,18 +228,15 @@ class _Reader:
             if value > 0x10FFFF or 0xD800 <= value < 0xE000:
                 raise _refusal(start, f"{value:x} is no character")
             self.has_nul |= value == 0
-            return len(chr(value).encode())
+            return
         property_ = _PROPERTY.match(self._text, self._at)
         if property_:
             self._at = property_.end()
-            return _WIDE
+            return
         char = self._text[self._at]
         self._at += 1
-        if char in "dDsSwW":
-            return _WIDE
-        if char in "afnrtv" or (char.isascii() and not char.isalnum()):
-            return 1
-        raise _refusal(start, f"the escape '\\{char}' is not known")
+        if char not in "dDsSwWafnrtv" and (not char.isascii() or char.isalnum()):
+            raise _refusal(start, f"the escape '\\{char}' is not known")
 
     def _class(self, start: int, depth: int) -> None:
         """Reads a class after its bracket; classes may stand within classes."""
@@ -249,10 +267,10 @@ class _Reader:
 
     # -- repetitions -----------------------------------------------------------------------------
 
-    def _repeated(self, part: _Node) -> _Node:
+    def _repeated(self, part: Part) -> Part:
         if self._at == len(self._text) or self._text[self._at] not in "*+?{":
             return part
-        part = _Repeated(part, *self._bounds())
+        part = Loop(part, *self._bounds())
         if self._peek("?"):
             self._at += 1  # which match is preferred says nothing of which texts match
         if self._at < len(self._text) and self._text[self._at] in "*+?{":
@@ -291,45 +309,39 @@ _NOT_REGULAR = {
 # -- anchors ---------------------------------------------------------------------------------------
 
 
-def _resolved(node: _Node, first: bool, last: bool) -> Iterator[_Anchor]:
+def _resolved(node: Part, first: bool, last: bool) -> Iterator[Anchor]:
     """The anchors of a part; ``Refusal`` for one that may stand elsewhere than at the end that it
     names. ``first`` and ``last``: nothing comes before the part, or after it."""
-    if isinstance(node, _Anchor):
+    if isinstance(node, Anchor):
         if not (first if node.is_start else last):
             end = "beginning" if node.is_start else "end"
             raise _refusal(node.at, f"{node.text!r} is not at the {end} of the expression")
         yield node
-    elif isinstance(node, _Either):
-        for branch in node.branches:
+    elif isinstance(node, Branches):
+        for branch in node.parts:
             yield from _resolved(branch, first, last)
-    elif isinstance(node, _Repeated):
+    elif isinstance(node, Loop):
         once = node.high is not None and node.high <= 1
         yield from _resolved(node.part, first and once, last and once)
-    elif isinstance(node, _Sequence):
+    elif isinstance(node, Row):
         written = [_writes(part) for part in node.parts]
         for i, part in enumerate(node.parts):
             alone = not any(written[:i]), not any(written[i + 1 :])
             yield from _resolved(part, first and alone[0], last and alone[1])
 
 
-def _writes(node: _Node) -> bool:
+def _writes(node: Part) -> bool:
     """Whether a part can match any character."""
-    if isinstance(node, _Sequence):
+    if isinstance(node, Row | Branches):
         return any(map(_writes, node.parts))
-    if isinstance(node, _Either):
-        return any(map(_writes, node.branches))
-    if isinstance(node, _Repeated):
+    if isinstance(node, Loop):
         return node.high != 0 and _writes(node.part)
-    return isinstance(node, _Atom)
+    return isinstance(node, Atom)
 
 
-def _size(node: _Node) -> int:
-    if isinstance(node, _Atom):
-        return node.size
-    if isinstance(node, _Sequence):
+def _size(node: Part) -> int:
+    if isinstance(node, Row | Branches):
         return sum(map(_size, node.parts))
-    if isinstance(node, _Either):
-        return sum(map(_size, node.branches))
-    if isinstance(node, _Repeated):
+    if isinstance(node, Loop):
         return _size(node.part) * (node.low + 1 if node.high is None else node.high)
-    return 0
+    return 1 if isinstance(node, Atom) else 0

@@ -38,7 +38,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory,) * 2)
     while (request := _read(source)) is not None:
         expression, max_states, max_edges = request
+        each = ""
         try:
+            if isinstance(expression, list):
+                tables = []
+                for each in expression:
+                    tables.append(_table(outlines_core.Index(each, byte_vocabulary), 0))
+                _write(sink, ("ok", tables))
+                continue
             index = outlines_core.Index(expression, byte_vocabulary)
             by_byte = _table(index, 0)
             edges = sum(first_bytes[byte] for byte in array("i", by_byte[3]))
@@ -49,7 +56,7 @@ def main() -> None:
         except MemoryError:
             _write(sink, ("memory",))
         except ValueError as error:
-            _write(sink, ("error", str(error)))
+            _write(sink, ("error", str(error), each))
 
 
 def _table(index: Any, end: int) -> Table:

@@ -12,14 +12,16 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .automaton import Automaton
+from .characters import Ranges, characters
 from .refusal import Refusal
 
+_REMEMBERED = 4096
 _CHILD = Path(__file__).with_name("index_child.py")
 
 
@@ -59,6 +61,7 @@ class IndexPool:
         self._setup = (self.limits.memory, dict(tokens), end)
         self._free = threading.Semaphore(self.limits.processes)
         self._idle: list[_Child] = []
+        self._ranges: dict[str, Ranges] = {}
 
     def compile(self, expression: str) -> Automata:
         """Compiles; ``Refusal`` where it takes more than the limits, or is no expression.
@@ -66,13 +69,33 @@ class IndexPool:
         The expression must have been read alone (``expression.read_expression``).
         """
         limits = self.limits
+        by_byte, by_token = self._asked((_closed(expression), limits.max_states, limits.max_edges))
+        return Automata(
+            Automaton.of_table(by_byte), None if by_token is None else Automaton.of_table(by_token)
+        )
+
+    def ranges(self, classes: Iterable[str]) -> dict[str, Ranges]:
+        """The characters that each of some expressions of one character matches."""
+        wanted = set(classes)
+        missing = sorted(wanted - self._ranges.keys())
+        if missing:
+            tables = self._asked(([_closed(each) for each in missing], 0, 0))[0]
+            for each, table in zip(missing, tables, strict=True):
+                self._ranges[each] = characters(Automaton.of_table(table))
+        found = {each: self._ranges[each] for each in wanted}
+        if len(self._ranges) > _REMEMBERED:
+            self._ranges = {}
+        return found
+
+    def _asked(self, request: Any) -> Any:
+        """What a process answers; ``Refusal`` where it takes too much, or the engine refuses."""
+        limits = self.limits
         deadline = time.monotonic() + limits.seconds
         if not self._free.acquire(timeout=limits.seconds):
             raise self._too_long()
         try:
             child = self._idle.pop() if self._idle else _Child(self._setup)
             try:
-                request = (expression + r"\x00", limits.max_states, limits.max_edges)
                 answer = child.ask(request, deadline)
             except BaseException:
                 child.end()
@@ -88,16 +111,17 @@ class IndexPool:
             megabytes = limits.memory >> 20
             raise Refusal("", "", f"the expression needs more than {megabytes} MB to compile")
         if answer[0] == "error":
-            raise Refusal("", "", _reason(answer[1]))
-        return Automata(
-            Automaton.of_table(answer[1]),
-            None if answer[2] is None else Automaton.of_table(answer[2]),
-        )
+            raise Refusal("", "", _reason(*answer[1:]))
+        return answer[1:]
 
     def _too_long(self) -> Refusal:
         return Refusal(
             "", "", f"the expression takes more than {self.limits.seconds:g} s to compile"
         )
+
+
+def _closed(expression: str) -> str:
+    return f"(?:{expression})\\x00"
 
 
 class _Child:
@@ -157,7 +181,11 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _reason(message: str) -> str:
-    """The engine's message on one line."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[-1].removeprefix("error: ") if lines else "not an expression"
+def _reason(message: str, part: str) -> str:
+    """What the engine's message means: of some part of an expression, or of the whole."""
+    what = repr(part.removeprefix("(?:").removesuffix(r")\x00")) if part else "the expression"
+    if "incompatible with the regex" in message:
+        return f"{what} matches nothing that the vocabulary can write"
+    if "building NFA" in message:
+        return f"{what} is not understood"
+    return f"{what}: {' '.join(message.split())}"

@@ -1,31 +1,38 @@
 """Regular expressions and choices compiled: which engine takes which, and how each comes to an end.
 
-An expression is read alone, then compiled to an automaton over bytes in a process of its own. Where
-that is small, outlines-core makes an automaton over tokens of it, whose masks cost a copy and whose
-distances to the end are exact. Else llguidance takes the expression, and the automaton over bytes
-says how a text that has been begun can end. Expressions that are too large even for that (by an
-estimate), and those that name the NUL character, which closes texts in these automata, go to
-llguidance alone.
+An expression is read alone, and the automata that outlines-core would make of it are measured.
+Where they are small, it makes one over tokens, in a process of its own: its masks cost a copy, and
+its distances to the end are exact. Else llguidance takes the expression, and what has been read
+says how a text that has been begun can end. Expressions that are too large even for that, and
+those that name the NUL character, which closes texts in these automata, go to llguidance alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as ManyOf
 
-from .automaton import FAR
+import numpy as np
+
+from .automaton import FAR as NO_WAY
 from .byte_reader import ByteReader
+from .characters import Ranges
 from .choice_reader import ChoiceReader
+from .ebnf import ROOT, Chars, Either, Node, Repeated, Sequence
+from .ebnf_reader import FAR, EbnfReader, ebnf_reader
 from .ending_matcher import Ending, EndingMatcher, Reader
-from .expression import Expression, read_expression
-from .grammar import CompiledGrammar, Compiler
+from .expression import Atom, Branches, Loop, Part, Row, read_expression
+from .grammar import CompiledGrammar, Compiler, MatcherError
 from .index_pool import IndexLimits, IndexPool
+from .matcher import mask_words
 from .refusal import Refusal
+from .regular_size import is_small
 from .spec import Warning
 from .token_automaton import TokenAutomaton, TokenGrammar
 from .token_text import TokenText
 from .vocabulary import Vocabulary
 
-Encode = Callable[[str], Sequence[int]]
+Encode = Callable[[str], ManyOf[int]]
 
 MAX_SIZE = 20_000
 """Largest estimate of an expression whose automaton over bytes is made."""
@@ -81,28 +88,69 @@ class RegularCompiler:
     def regex(self, pattern: str) -> TokenGrammar | ReadGrammar | CompiledGrammar:
         """Compiles an expression that the whole output must match; ``Refusal`` says why not."""
         expression = read_expression(pattern)
-        if expression.has_nul or expression.size > MAX_SIZE or "{" in pattern:
-            return self._compiler.regex(expression.text)
-        return self._regular(expression)
+        if expression.has_nul or expression.size > MAX_SIZE:
+            return self._usable(self._compiler.regex(expression.text))
+        ranges = self._pool.ranges(_classes(expression.part))
+        rules = {ROOT: _node(expression.part, ranges)}
+        first = ebnf_reader(rules)
+        assert first is not None
+        if first.least >= FAR:
+            raise Refusal("", "", "no text matches the expression")
+        if is_small(first, self._pool.limits.max_states):
+            return self._regular(expression.text)
+        grammar = self._compiler.regex(expression.text)
+        return ReadGrammar(grammar, EbnfReader.start(first), self._tokens)
 
-    def choice(self, options: Sequence[str]) -> TokenGrammar | ReadGrammar | CompiledGrammar:
+    def _usable(self, grammar: CompiledGrammar) -> CompiledGrammar:
+        """The grammar, if any text begins as it says."""
+        try:
+            grammar.matcher().fill(np.zeros(mask_words(self._vocabulary.size), np.int32))
+        except MatcherError:
+            raise Refusal("", "", "no text matches the expression") from None
+        return grammar
+
+    def choice(self, options: ManyOf[str]) -> TokenGrammar | ReadGrammar | CompiledGrammar:
         """Compiles a choice between texts, of which one may be empty; none may be given twice."""
         texts = _checked(options)
         if not _is_small(texts, self._pool.limits.max_states) or any("\0" in t for t in options):
             return ReadGrammar(self._compiler.choice(options), ChoiceReader(texts), self._tokens)
         text = "|".join(map(_literal, options))
-        return self._regular(Expression(f"(?:{text})", 0, False))
+        return self._regular(f"(?:{text})")
 
-    def _regular(self, expression: Expression) -> TokenGrammar | ReadGrammar:
-        automata = self._pool.compile(expression.text)
-        if automata.by_byte.distance[0] == FAR:
+    def _regular(self, expression: str) -> TokenGrammar | ReadGrammar:
+        automata = self._pool.compile(expression)
+        if automata.by_byte.distance[0] == NO_WAY:
             raise Refusal("", "", "no text matches the expression")
         if automata.by_token is None:
-            grammar = self._compiler.regex(expression.text)
+            grammar = self._compiler.regex(expression)
             return ReadGrammar(grammar, ByteReader(automata.by_byte), self._tokens)
-        if automata.by_token.distance[0] == FAR:
+        if automata.by_token.distance[0] == NO_WAY:
             raise Refusal("", "", "the vocabulary has no tokens for a text that matches")
         return TokenGrammar(TokenAutomaton(automata.by_token, self._vocabulary, self._tokens))
+
+
+def _classes(part: Part) -> Iterator[str]:
+    """The characters of an expression that do not mean themselves."""
+    if isinstance(part, Row | Branches):
+        for each in part.parts:
+            yield from _classes(each)
+    elif isinstance(part, Loop):
+        yield from _classes(part.part)
+    elif isinstance(part, Atom) and not part.plain:
+        yield part.text
+
+
+def _node(part: Part, ranges: Mapping[str, Ranges]) -> Node:
+    """An expression as a rule of a grammar."""
+    if isinstance(part, Row):
+        return Sequence(tuple(_node(each, ranges) for each in part.parts))
+    if isinstance(part, Branches):
+        return Either(tuple(_node(each, ranges) for each in part.parts))
+    if isinstance(part, Loop):
+        return Repeated(_node(part.part, ranges), part.low, part.high)
+    if isinstance(part, Atom):
+        return Chars(((ord(part.text),) * 2,) if part.plain else ranges[part.text])
+    return Sequence(())
 
 
 def _texts(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
@@ -115,7 +163,7 @@ def _texts(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
     return found
 
 
-def _checked(options: Sequence[str]) -> list[bytes]:
+def _checked(options: ManyOf[str]) -> list[bytes]:
     if not options:
         raise Refusal("", "", "a choice needs at least one option")
     seen: dict[str, int] = {}
@@ -132,7 +180,7 @@ def _checked(options: Sequence[str]) -> list[bytes]:
     return texts
 
 
-def _is_small(texts: Sequence[bytes], most: int) -> bool:
+def _is_small(texts: ManyOf[bytes], most: int) -> bool:
     """Whether the tree of the texts has at most so many nodes."""
     nodes: set[bytes] = set()
     for text in texts:

@@ -248,9 +248,9 @@ def test_a_number_as_the_whole_json() -> None:
     [
         (held(A, tag("<f=b>", {"type": "strin"})), "/tags/1/schema", "type"),
         (
-            held(tag("<f=b>", {"properties": {"a": {"format": "regex"}}})),
+            held(tag("<f=b>", {"properties": {"a": {"minLength": -1}}})),
             "/tags/0/schema/properties/a",
-            "format",
+            "minLength",
         ),
         (held(A, tag("<g>")), "/tags/1", "begin"),
         (held(tag("<f=<eos>")), "/tags/0", "begin"),
@@ -265,6 +265,12 @@ def test_refused_with_its_place(constraint: StructuralTag, pointer: str, keyword
     with pytest.raises(Refusal) as caught:
         COMPILER.compile(constraint)
     assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
+
+
+def test_lenient_names_what_is_dropped() -> None:
+    schema = {"type": "string", "pattern": "a(?<!b)"}
+    compiled = COMPILER.compile(held(A, tag("<f=b>", schema), lenient=True))
+    assert [(w.pointer, w.keyword) for w in compiled.warnings] == [("/tags/1/schema", "pattern")]
 
 
 def test_literals_of_all_characters() -> None:
