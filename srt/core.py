@@ -112,9 +112,7 @@ class Core:
         vocabulary = checkpoint.vocabulary
         constraints = None
         if vocabulary.eos_ids:
-            constraints = Constraints(
-                vocabulary, lambda text: tokenizer.encode(text, add_bos=False, control=False)
-            )
+            constraints = Constraints(vocabulary, tokenizer.encode_written)
         return cls(scheduler, runner, constraints=constraints)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,6 +45,8 @@ class Tokenizer:
             entry["content"]: entry["id"] for entry in added if _is_marker(entry)
         }
         self.control_ids = frozenset(self.markers.values())
+        special = [name for name, token in self.markers.items() if token in self.special_ids]
+        self._special_names = re.compile("|".join(map(re.escape, special)) or "(?!)")
         self._check_ids(added)
         self.bos_id = self.special_id("bos_token")
         self.eos_id = self.special_id("eos_token")
@@ -92,6 +95,11 @@ class Tokenizer:
         prefix = self.bos_ids if add_bos is None else self._bos(add_bos)
         encoder = self._full if control else self._guard.tokenizer
         return [[*prefix, *ids] for ids in _encode(encoder, texts)]
+
+    def encode_written(self, text: str) -> list[int]:
+        """Ids of text as a model writes it: tokens such as ``<tool_call>`` are themselves, and
+        special tokens' names are no special tokens."""
+        return self.encode(text, add_bos=False, control=self._special_names.search(text) is None)
 
     def encode_chat(self, text: str, literal: str | None = None) -> list[int]:
         """Ids of a rendered chat template; no BOS is added, templates write their own.

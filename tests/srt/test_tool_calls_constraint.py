@@ -61,7 +61,7 @@ def model(byte_level_json: Callable[..., dict[str, Any]]) -> Model:
         byte_level_json(("t o", "{ Ċ"), special, ("<tool_call>", "</tool_call>")),
         special_tokens={"eos_token": "<|im_end|>"},
     )
-    return Model(tokenizer, ConstraintCompiler(tokenizer.vocabulary, tokenizer.encode))
+    return Model(tokenizer, ConstraintCompiler(tokenizer.vocabulary, tokenizer.encode_written))
 
 
 def allowed(matcher: Matcher, size: int) -> list[int]:
@@ -245,3 +245,12 @@ def test_text_may_be_cut_and_calls_begin_only_where_they_have_room(name: str, mo
     assert matcher.advance(trigger[-1], needed) == "ok"
     for left, token in reversed(list(enumerate(reversed(least.completion())))):
         assert matcher.advance(token, left) == "ok"
+
+
+def test_text_that_a_model_writes_has_marks_and_no_special_tokens(model: Model) -> None:
+    tokenizer = model.tokenizer
+    marks = tokenizer.markers
+    assert marks["<tool_call>"] in tokenizer.encode_written("a<tool_call>b")
+    ids = tokenizer.encode_written("a<|im_end|>b")
+    assert not set(ids) & tokenizer.special_ids
+    assert tokenizer.decode(ids) == "a<|im_end|>b"
