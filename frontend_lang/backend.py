@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from . import loops
 from .runtime import Runtime
 
 
@@ -46,3 +48,14 @@ DEFAULT = Default()
 def set_default_backend(backend: Any) -> None:
     """The runtime of programs that are run without ``backend=``."""
     DEFAULT.set(backend)
+
+
+def flush_cache(backend: Any = None) -> bool:
+    """Empties a runtime's prefix cache; ``False`` where it has none of ours."""
+    return asyncio.run_coroutine_threadsafe(
+        _flush(DEFAULT.resolve(backend)), loops.BACKGROUND.loop()
+    ).result()
+
+
+async def _flush(runtime: Runtime) -> bool:
+    return await runtime.flush()

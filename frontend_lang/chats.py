@@ -7,6 +7,9 @@ from typing import Any
 
 from .runtime import Prompt
 
+LEAD = Prompt(text="\n")
+"""What stands before the first token where nothing else does: only so has it a likelihood."""
+
 
 def chat(prompt: Prompt) -> list[Mapping[str, Any]]:
     """A chat's messages in OpenAI's form, the one that has begun included."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from .chats import chat, chat_options, shared
+from .chats import LEAD, chat, chat_options, shared
 from .refusal import refuse
 from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
 
@@ -48,7 +48,9 @@ class EngineRuntime:
                 meta = {
                     "prompt_tokens": len(ids),
                     "completion_tokens": written,
+                    "cached_tokens": piece.cached_tokens,
                     "finish_reason": _finish(piece.finish, written),
+                    "seed": piece.seed,
                 }
             yield Delta(text=piece.text, meta=meta)
 
@@ -80,14 +82,18 @@ class EngineRuntime:
         return list(self._engine.tokenize(chat(prompt), **chat_options(prompt, opens)))
 
     def _wholes(self, request: ScoreRequest) -> tuple[list[int], list[list[int]]]:
-        """Ids of the prompt's part that all wholes begin with, and the wholes."""
+        """Ids of what all wholes begin with, and the wholes."""
         prompt = request.prompt
-        base = self._ids(prompt) or list(self._engine.tokenize("\n"))
+        base = self._ids(prompt)
         wholes = [
             self._ids(prompt.extended(c)) if isinstance(c, str) else [*base, *c]
             for c in request.continuations
         ]
-        return base[: shared(base, wholes)], wholes
+        start = shared(base, wholes)
+        if start == 0:
+            lead = self._ids(LEAD)
+            return lead, [[*lead, *ids] for ids in wholes]
+        return base[:start], wholes
 
     def _asked(self, sampling: Sampling) -> tuple[Any, dict[str, Any]]:
         """Parameters, and the keywords that go beside them."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
-from .chats import chat, chat_options, shared
+from .chats import LEAD, chat, chat_options, shared
 from .http_client import HttpClient
 from .openai_shape import answers, deltas
 from .refusal import Unsupported, refuse
@@ -91,8 +91,7 @@ class Server:
 
     async def score(self, request: ScoreRequest) -> list[Score]:
         """All continuations in one request after what they share."""
-        base, wholes = await self._wholes(request)
-        start = shared(base, wholes)
+        start, wholes = await self._wholes(request)
         reply = await self._http.post(
             "/generate",
             {
@@ -134,16 +133,22 @@ class Server:
             body = {"messages": chat(prompt), **chat_options(prompt, opens)}
         return list((await self._http.post("/tokenize", body))["tokens"])
 
-    async def _wholes(self, request: ScoreRequest) -> tuple[list[int], list[list[int]]]:
+    async def _wholes(self, request: ScoreRequest) -> tuple[int, list[list[int]]]:
+        """How many ids all wholes have in common, and the wholes."""
         prompt = request.prompt
-        base = await self._ids(prompt) or await self._ids(Prompt(text="\n"))
+        base = await self._ids(prompt)
 
         async def whole(continuation: str | Sequence[int]) -> list[int]:
             if isinstance(continuation, str):
                 return await self._ids(prompt.extended(continuation))
             return [*base, *continuation]
 
-        return base, await asyncio.gather(*map(whole, request.continuations))
+        wholes = await asyncio.gather(*map(whole, request.continuations))
+        start = shared(base, wholes)
+        if start == 0:
+            lead = await self._ids(LEAD)
+            return len(lead), [[*lead, *ids] for ids in wholes]
+        return start, wholes
 
     async def _native(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling

@@ -27,6 +27,7 @@ _LAZY = {
     "assistant": "sapwood.frontend_lang.building",
     "assistant_begin": "sapwood.frontend_lang.building",
     "assistant_end": "sapwood.frontend_lang.building",
+    "flush_cache": "sapwood.frontend_lang.backend",
     "function": "sapwood.frontend_lang.program",
     "gen": "sapwood.frontend_lang.building",
     "gen_float": "sapwood.frontend_lang.building",
@@ -48,6 +49,7 @@ _LAZY = {
 }
 
 if TYPE_CHECKING:
+    from sapwood.frontend_lang.backend import flush_cache as flush_cache
     from sapwood.frontend_lang.backend import set_default_backend as set_default_backend
     from sapwood.frontend_lang.building import assistant as assistant
     from sapwood.frontend_lang.building import assistant_begin as assistant_begin
@@ -101,6 +103,7 @@ __all__ = [
     "assistant",
     "assistant_begin",
     "assistant_end",
+    "flush_cache",
     "function",
     "gen",
     "gen_float",

@@ -307,7 +307,10 @@ class _Pieces:
         for cursor in self._cursors:
             news = cursor.take()
             if news is not None:
-                pieces.append(Piece(news.text, news.ids, cursor.choice.index, news.finish))
+                choice = cursor.choice
+                pieces.append(
+                    Piece(news.text, news.ids, choice.index, news.finish, choice.cached, call.seed)
+                )
         self.finished = ended
         return pieces
 

@@ -34,12 +34,17 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is new in a stream: text, tokens, and with the last piece why it ended."""
+    """What is new in a stream: text, tokens, and with the last piece why it ended.
+
+    ``cached_tokens`` and ``seed`` are those of the whole sample.
+    """
 
     text: str
     ids: list[int]
     index: int
     finish: Finish | None = None
+    cached_tokens: int = 0
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,10 @@ def test_scores_logprobs_constraints_and_samples(runtime: sw.Server) -> None:
     def program(s: sw.State) -> None:
         s += "The capital of Italy is "
         s += sw.select("city", ["Rome", "Milan"])
+        with s.copy() as other:
+            method = sw.unconditional_likelihood_normalized
+            other += "x" + sw.select("y", ["yz", "w"], choices_method=method)
+            assert other["y"]
         s += ". It has "
         s += sw.gen_int("many", max_tokens=4)
         s += " people, and its code is " + sw.gen("code", regex="[A-Z]{3}", temperature=0)
