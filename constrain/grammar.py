@@ -12,6 +12,7 @@ import numpy as np
 from .matcher import MaskRow, Verdict, mask_words
 from .refusal import Refusal
 from .spec import Warning
+from .token_text import TokenText
 from .vocabulary import Vocabulary
 
 Encode = Callable[[str], Sequence[int]]
@@ -245,12 +246,12 @@ class _Bytes:
         self.special_token_ids = sorted(
             special | {token for token, text in enumerate(vocabulary.token_bytes) if text is None}
         )
-        self._encode = encode
+        # llguidance takes the tokens for the text, whatever bytes they have: a blank that a
+        # tokenizer puts before every text would be forced upon the output.
+        self._exact = TokenText(vocabulary, encode)
 
     def __call__(self, text: str | bytes) -> list[int]:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", errors="replace")
-        return list(self._encode(text))
+        return list(self._exact.tokens(text.encode() if isinstance(text, str) else text))
 
 
 def _bit(token: int) -> int:
