@@ -120,7 +120,8 @@ class EndingMatcher:
         ending = self._kept(token, data, reader)
         if ending is None and (remaining is not None or reader.exacting):
             ending = self._found(reader, remaining)
-        verdict = self._judged(ending, None if reader.may_be_cut else remaining)
+        left = None if reader.may_be_cut else remaining
+        verdict = self._judged(ending, left, reader.exacting)
         if verdict == "budget" and self._reader.may_be_cut:
             verdict = "veto"
         if verdict == "ok":
@@ -133,9 +134,9 @@ class EndingMatcher:
         self._past.append((self._reader, self._ending))
         self._reader, self._ending = reader, ending
 
-    def _judged(self, ending: Ending | None, remaining: int | None) -> Verdict:
+    def _judged(self, ending: Ending | None, remaining: int | None, exacting: bool) -> Verdict:
         if ending is None:
-            if self._reader.exacting:
+            if exacting:
                 return "veto"
             if remaining is None or self._ending is None:
                 return "ok"

@@ -19,19 +19,24 @@ _TRIES = 64
 class JsonSchemaReader:
     """A beginning of a JSON text under a schema. See ``ending_matcher.Reader``."""
 
-    __slots__ = ("_closer", "_exact", "_plain", "_state", "exacting")
+    __slots__ = ("_closer", "_exact", "_plain", "_residue", "_state")
 
     def __init__(self, plan: SchemaPlan, closer: Closer, state: JsonText | None = None) -> None:
         self._exact = plan.exact
         self._closer = closer
         self._state = JsonText() if state is None else state
         self._plain: bool | None = None
-        self.exacting = plan.residue
+        self._residue = plan.residue
 
     @property
     def state(self) -> JsonText:
         """Where in the text one is."""
         return self._state
+
+    @property
+    def exacting(self) -> bool:
+        """Grammars do not know which names an object has already: a key may come to nothing."""
+        return self._residue or self._state.mode is Mode.IN_KEY
 
     def feed(self, data: bytes) -> JsonSchemaReader:
         """After more text."""
@@ -40,20 +45,20 @@ class JsonSchemaReader:
             raise OverflowError("a number that no double can hold")
         other = JsonSchemaReader.__new__(JsonSchemaReader)
         other._exact, other._closer, other._state = self._exact, self._closer, state
-        other.exacting = self.exacting
+        other._residue = self._residue
         other._plain = self._plain if state.at == self._state.at else None
         return other
 
     def endings(self) -> Iterator[bytes]:
         """Texts that would complete the document, and with which it satisfies the schema."""
         endings = self._closer.endings(self._state)
-        if not self.exacting:
+        if not self._residue:
             return endings
         return (text for text in itertools.islice(endings, _TRIES) if self._satisfied(text))
 
     def may_end(self) -> bool:
         """Whether the document satisfies the schema as it is."""
-        return not self.exacting or self._satisfied(b"")
+        return not self._residue or self._satisfied(b"")
 
     def _satisfied(self, ending: bytes) -> bool:
         try:
@@ -75,4 +80,4 @@ class JsonSchemaReader:
             return False
         if self._plain is None:
             self._plain = self._closer.in_plain_string(self._state)
-        return self._plain and (not self.exacting or self._satisfied(ending))
+        return self._plain and (not self._residue or self._satisfied(ending))

@@ -109,6 +109,8 @@ class _Reader:
             return end
         if self.mode is Mode.IN_KEY:
             key = json.loads(text[self.at : quote + 1])
+            if key in self.stack[-1].keys:
+                raise ValueError(f"the key {key!r} comes twice")
             self.stack[-1] = self.stack[-1]._replace(key=key)
             self.mode = Mode.COLON
         else:

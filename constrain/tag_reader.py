@@ -59,7 +59,7 @@ class TagReader:
     """A beginning of an output. See ``ending_matcher.Reader``. Takes texts with marks for control
     tokens. ``places`` are all those where one may be: few."""
 
-    __slots__ = ("_json", "_plan", "exacting", "places")
+    __slots__ = ("_always", "_json", "_plan", "places")
 
     def __init__(
         self, plan: TagPlan, tagged: Sequence[TaggedJson], places: Sequence[Place] | None = None
@@ -67,7 +67,12 @@ class TagReader:
         self._plan = plan
         self._json = tagged
         self.places = tuple(self._start() if places is None else places)
-        self.exacting = any(each.exacting for each in tagged)
+        self._always = any(each.exacting for each in tagged)
+
+    @property
+    def exacting(self) -> bool:
+        """See ``ending_matcher.Reader``."""
+        return self._always or any(place.reader.exacting for place in self.inside)
 
     def _start(self) -> Iterator[Place]:
         if self._plan.free_text:

@@ -17,7 +17,11 @@ scalars = (
     | st.sampled_from([0.5, -1.25, 3.0])
     | st.sampled_from(["", "a", "ab", "b c", "ä", '"'])
 )
-literals = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from(NAMES), scalars)
+literals = (
+    scalars
+    | st.lists(scalars, max_size=2)
+    | st.dictionaries(st.sampled_from(NAMES), scalars)
+)
 
 
 @st.composite

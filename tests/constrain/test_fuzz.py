@@ -31,7 +31,8 @@ MANY = settings(
 def compiler(default_checkpoint: Checkpoint) -> ConstraintCompiler:
     tokenizer = default_checkpoint.tokenizer
     return ConstraintCompiler(
-        default_checkpoint.vocabulary, lambda text: tokenizer.encode(text, add_bos=False, control=False)
+        default_checkpoint.vocabulary,
+        lambda text: tokenizer.encode(text, add_bos=False, control=False),
     )
 
 
