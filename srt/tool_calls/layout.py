@@ -19,9 +19,10 @@ from .tool import Tool
 class Layout:
     """A way to write calls. Names and arguments are the only parts that vary.
 
-    A call may start where one of ``triggers`` is written in free text. Of ``heads`` the first is
-    the one used where nothing but calls may be written. ``several`` says whether an answer may
-    have more than one call.
+    A call starts where one of ``triggers`` is written in free text, or all that comes before the
+    arguments of a call whose head has no trigger. Of ``heads`` the first is the one used where
+    nothing but calls may be written. ``several`` says whether an answer may have more than one
+    call.
     """
 
     heads: tuple[str, ...]
@@ -37,6 +38,12 @@ class Layout:
         """Every text that a call may begin with, and the function that it calls."""
         heads = self.heads[:1] if forced else self.heads
         return {head + name + self.middle: name for name in names for head in heads}
+
+    def marks(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Texts that begin calls, wherever they are written in free text."""
+        begins = self.begins(names, forced=False)
+        bare = (begin for begin in begins if not (self.prefix + begin).startswith(self.triggers))
+        return (*self.triggers, *bare)
 
     def call(self, name: str, arguments: str) -> str:
         """A call, written."""
@@ -67,8 +74,9 @@ class Layout:
         triggers without tags: they are never written. ``answer`` is the schema of the JSON that may
         be written in the place of calls, and has the last tag; see ``beside_json``.
         """
+        marks = self.marks([tool.name for tool in tools])
         if use.mode == "none":
-            return StructuralTag(tags=(), triggers=self.triggers)
+            return StructuralTag(tags=(), triggers=marks)
         tags = tuple(
             Tag(begin=begin, schema=tool.held_to, end=self.tail)
             for tool in tools
@@ -79,7 +87,7 @@ class Layout:
             tags = (*tags, Tag(begin="", schema=answer, end=""))
         return StructuralTag(
             tags=tags,
-            triggers=() if whole else self.triggers,
+            triggers=() if whole else marks,
             free_text=not whole,
             at_least_one=whole,
             stop_after_first=use.single or not self.several,

@@ -1,6 +1,7 @@
 """``{"name": ..., "parameters": ...}``: Llama 3.1 to 3.3.
 
 The models write calls bare, or led by ``<|python_tag|>``. Their templates take one call a turn.
+Bare JSON in text is a call only where it names one of the functions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ LAYOUT = Layout(
     heads=('{"name": "', '<|python_tag|>{"name": "'),
     middle='", "parameters": ',
     tail="}",
-    triggers=('{"name": "', "<|python_tag|>"),
+    triggers=("<|python_tag|>",),
     several=False,
 )
 

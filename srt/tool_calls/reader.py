@@ -68,7 +68,7 @@ class CallReader:
         self._first = {layout.prefix + begin: name for begin, name in begins.items()}
         self._more = {layout.separator + begin: name for begin, name in begins.items()}
         self._forced = forced
-        self._triggers = () if forced else layout.triggers
+        self._triggers = () if forced else layout.marks(names)
         self._state: State = "open" if forced else "text"
         self._buffer = ""
         self._blanks = ""

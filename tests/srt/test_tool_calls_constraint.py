@@ -118,7 +118,7 @@ def read(layout: Layout, use: ToolUse, text: str) -> tuple[str, list[list[str]],
 def check(layout: Layout, use: ToolUse, text: str) -> int:
     """Reads what was written; the number of calls."""
     content, calls, complete = read(layout, use, text)
-    assert not any(trigger in content for trigger in layout.triggers), text
+    assert not any(trigger in content for trigger in layout.marks(NAMES)), text
     assert complete == bool(calls)
     for name, arguments in calls:
         schema = SCHEMAS.get(name)
@@ -152,7 +152,7 @@ def test_c079_none_never_begins_a_call(name: str, model: Model) -> None:
     for seed in range(8):
         text = sampled(model, layout, use, seed, 60)
         assert text is not None
-        assert not any(trigger in text for trigger in layout.triggers)
+        assert not any(trigger in text for trigger in layout.marks(NAMES))
         assert read(layout, use, text)[1] == []
 
 
@@ -233,7 +233,7 @@ def test_text_may_be_cut_and_calls_begin_only_where_they_have_room(name: str, mo
     matcher = model.compiler.compile(layout.constraint(TOOLS, ToolUse("auto"))).matcher()
     for token in model.tokenizer.encode("Hello"):
         assert matcher.advance(token, 0) == "ok"
-    trigger = model.tokenizer.encode(layout.triggers[0])
+    trigger = model.tokenizer.encode(layout.marks(NAMES)[0])
     for token in trigger[:-1]:
         assert matcher.advance(token, 20) == "ok"
     least = matcher.fork()
@@ -254,3 +254,19 @@ def test_text_that_a_model_writes_has_marks_and_no_special_tokens(model: Model) 
     ids = tokenizer.encode_written("a<|im_end|>b")
     assert not set(ids) & tokenizer.special_ids
     assert tokenizer.decode(ids) == "a<|im_end|>b"
+
+
+def test_bare_json_of_other_names_is_text(model: Model) -> None:
+    def taken(text: str, mode: ToolUse) -> bool:
+        matcher = model.compiler.compile(LLAMA3.constraint(TOOLS, mode)).matcher()
+        for token in model.tokenizer.encode(text):
+            if token not in allowed(matcher, model.tokenizer.vocab_size):
+                return False
+            assert matcher.advance(token, 10_000) == "ok"
+        return model.tokenizer.eos_id in allowed(matcher, model.tokenizer.vocab_size)
+
+    assert taken('{"name": "John"} and {"name": "get", "x": 1}', ToolUse("auto"))
+    assert not taken('{"name": "get", "parameters": {"n": "x"}}', ToolUse("auto"))
+    assert taken('{"name": "get", "parameters": {"n": 3}}', ToolUse("auto"))
+    assert not taken('{"name": "get", "parameters": {"n": 3}}', ToolUse("none"))
+    assert taken('{"name": "John", "parameters": {}}', ToolUse("none"))

@@ -288,5 +288,5 @@ def test_tags_belong_to_their_tools(name: str, tokenizer: Tokenizer) -> None:
             tags
         )
     heads = [tag.begin for tag in layout.constraint(TOOLS, ToolUse("auto")).tags]
-    triggers = layout.triggers
+    triggers = layout.marks([tool.name for tool in TOOLS])
     assert all((layout.prefix + head).startswith(triggers) for head in heads)

@@ -151,3 +151,16 @@ def test_text_is_let_out_as_soon_as_it_is_no_marker() -> None:
     assert reader.feed("}\n</tool_call>") == []
     assert reader.end() == []
     assert reader.n_calls == 1
+
+
+def test_bare_json_is_a_call_only_of_a_known_function() -> None:
+    for text in (
+        '{"name": "John"}',
+        '{"name": "g", "parameters": {}}',
+        'So: {"name": "f", "x": 1}',
+    ):
+        for pieces in cuts(text):
+            assert whole(read(LLAMA3, pieces)) == (text, [])
+    text = 'So: {"name": "John"} ' + LLAMA3.call("get_all", "{}")
+    for pieces in cuts(text):
+        assert whole(read(LLAMA3, pieces)) == ('So: {"name": "John"}', [("get_all", "{}")])
