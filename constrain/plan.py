@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .evaluate import found
+from .ecma import compiled
 from .keywords import JUDGED_FORMATS
 from .pointer import target
-from .refusal import UnenforceableError
+from .refusal import Refusal, UnenforceableError
 from .relax import LEVELS, keys_first, loose_always, subschemas
 from .rewrite import rewritten
 from .schema import checked, children
@@ -64,13 +65,16 @@ def without(schema: Any, refusal: UnenforceableError) -> Any:
 def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
     """A plan whose engine's schema takes more; ``None`` if it cannot be loosened further.
 
-    ``reason`` is what the engine says against the last one.
+    ``reason`` is what the engine says against the last one. ``Refusal`` where an expression can
+    neither be enforced nor judged.
     """
     looseness = made.looseness + 1
     if looseness == 1 and "regex" not in reason.lower():
         looseness = 2  # its expressions are not at fault
-    if looseness > len(LEVELS) or not _readable(made.exact):
+    if looseness > len(LEVELS):
         return None
+    for pointer, keyword in unreadable(made.exact, ""):
+        raise Refusal(pointer, keyword, f"an expression that cannot be read: {reason}")
     engine = copy.deepcopy(made.exact)
     for level in LEVELS[:looseness]:
         level(engine)
@@ -84,17 +88,19 @@ def _has_judged_formats(schema: Any) -> bool:
     return any(isinstance(name, str) and name in JUDGED_FORMATS for name in names)
 
 
-def _readable(schema: Any) -> bool:
-    """Whether all expressions of a schema can be judged on values."""
+def unreadable(schema: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    """Where expressions are that cannot be judged on values: pointers and keywords."""
     if not isinstance(schema, dict):
-        return True
-    wanted = [schema["pattern"]] if "pattern" in schema else []
-    try:
-        for expression in (*wanted, *schema.get("patternProperties", ())):
-            found(expression, "")
-    except re.error:
-        return False
-    return all(_readable(child) for _, child in children(schema))
+        return
+    for keyword in ("pattern", "patternProperties"):
+        said = schema.get(keyword, ())
+        try:
+            for expression in [said] if isinstance(said, str) else said:
+                compiled(expression)
+        except (re.error, RecursionError, OverflowError):
+            yield pointer, keyword
+    for step, child in children(schema):
+        yield from unreadable(child, f"{pointer}/{step}")
 
 
 def normalise(schema: Any) -> None:

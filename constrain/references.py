@@ -122,6 +122,10 @@ class _Resolver:
             for pointer, schema in _below(start, there, self._children, defined=False):
                 if id(schema) not in found:
                     found[id(schema)] = (schema, self._targets(schema, pointer))
+        for _, unused in _below("", self._root, self._children):
+            if id(unused) not in found:
+                for keyword in _REFERENCES:
+                    unused.pop(keyword, None)
         made = self._root.get("$defs")
         definitions: dict[str, Any] = made if isinstance(made, dict) else {}
         for schema, leads in found.values():

@@ -74,7 +74,7 @@ def without_expressions(schema: Any) -> None:
             each.pop("additionalProperties", None)
 
 
-_LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\\[bB1-9]")
+_LOOKS_AROUND = re.compile(r"\(\?<?[=!]|\\[bB1-9]|\[\^?\]|\\c[A-Za-z]|\\k<")
 
 
 LEVELS: tuple[Callable[[Any], None], ...] = (

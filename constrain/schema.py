@@ -93,7 +93,7 @@ def children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{escaped(keyword)}/{i}", each) for i, each in enumerate(value))
         elif keyword in keywords.MAPS and isinstance(value, dict):
             for name, each in value.items():
-                if keyword == "dependencies" and isinstance(each, list):
+                if keyword == "dependencies" and isinstance(each, list | str):
                     continue
                 yield f"{escaped(keyword)}/{escaped(name)}", each
 
