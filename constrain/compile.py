@@ -9,6 +9,7 @@ from .ebnf import lark, read_grammar
 from .ebnf_reader import EbnfReader, ebnf_reader
 from .grammar import Compiler
 from .json_schema import compile_schema
+from .lark_text import check_lark
 from .matcher import Matcher
 from .regular import ReadGrammar, RegularCompiler
 from .spec import Choice, Constraint, JsonSchema, Regex, StructuralTag, Warning
@@ -58,7 +59,8 @@ class ConstraintCompiler:
         if isinstance(constraint, StructuralTag):
             return self._tags.compile(constraint)
         if constraint.syntax == "lark":
-            return self._grammars.lark(constraint.text)
+            check_lark(constraint.text)
+            return self._grammars.usable(self._grammars.lark(constraint.text))
         return self._ebnf(constraint.text)
 
     def _ebnf(self, text: str) -> Compiled:

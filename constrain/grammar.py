@@ -79,6 +79,14 @@ class Compiler:
         """Compiles a grammar in llguidance's dialect of Lark."""
         return self._compile(llguidance.LLMatcher.grammar_from_lark(grammar))
 
+    def usable(self, grammar: CompiledGrammar) -> CompiledGrammar:
+        """The grammar, if its first mask can be had: ``Refusal`` else, as where no text fits."""
+        try:
+            grammar.matcher().fill(np.zeros(self._words, np.int32))
+        except MatcherError as error:
+            raise Refusal("", "", f"no text can be begun: {error}") from None
+        return grammar
+
     def _compile(self, grammar: str) -> CompiledGrammar:
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():

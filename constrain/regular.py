@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ManyOf
 
-import numpy as np
-
 from .automaton import FAR as NO_WAY
 from .byte_reader import ByteReader
 from .characters import Ranges
@@ -22,9 +20,8 @@ from .ebnf import ROOT, Chars, Either, Node, Repeated, Sequence
 from .ebnf_reader import FAR, EbnfReader, ebnf_reader
 from .ending_matcher import Ending, EndingMatcher, Reader
 from .expression import Atom, Branches, Loop, Part, Row, read_expression
-from .grammar import CompiledGrammar, Compiler, MatcherError
+from .grammar import CompiledGrammar, Compiler
 from .index_pool import IndexLimits, IndexPool
-from .matcher import mask_words
 from .refusal import Refusal
 from .regular_size import is_small
 from .spec import Warning
@@ -89,7 +86,7 @@ class RegularCompiler:
         """Compiles an expression that the whole output must match; ``Refusal`` says why not."""
         expression = read_expression(pattern)
         if expression.has_nul or expression.size > MAX_SIZE:
-            return self._usable(self._compiler.regex(expression.text))
+            return self._compiler.usable(self._compiler.regex(expression.text))
         ranges = self._pool.ranges(_classes(expression.part))
         rules = {ROOT: _node(expression.part, ranges)}
         first = ebnf_reader(rules)
@@ -101,21 +98,14 @@ class RegularCompiler:
         grammar = self._compiler.regex(expression.text)
         return ReadGrammar(grammar, EbnfReader.start(first), self._tokens)
 
-    def _usable(self, grammar: CompiledGrammar) -> CompiledGrammar:
-        """The grammar, if any text begins as it says."""
-        try:
-            grammar.matcher().fill(np.zeros(mask_words(self._vocabulary.size), np.int32))
-        except MatcherError:
-            raise Refusal("", "", "no text matches the expression") from None
-        return grammar
-
     def choice(self, options: ManyOf[str]) -> TokenGrammar | ReadGrammar | CompiledGrammar:
         """Compiles a choice between texts, of which one may be empty; none may be given twice."""
         texts = _checked(options)
-        if not _is_small(texts, self._pool.limits.max_states) or any("\0" in t for t in options):
-            return ReadGrammar(self._compiler.choice(options), ChoiceReader(texts), self._tokens)
-        text = "|".join(map(_literal, options))
-        return self._regular(f"(?:{text})")
+        text = f"(?:{'|'.join(map(_literal, options))})"
+        if _is_small(texts, self._pool.limits.max_states) and not any("\0" in t for t in options):
+            return self._regular(text)
+        # One lexeme: as rules, many options would be as many items of the engine's parser.
+        return ReadGrammar(self._compiler.regex(text), ChoiceReader(texts), self._tokens)
 
     def _regular(self, expression: str) -> TokenGrammar | ReadGrammar:
         automata = self._pool.compile(expression)

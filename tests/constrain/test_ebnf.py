@@ -212,3 +212,33 @@ def test_what_is_forced() -> None:
     matcher.consume(b"; end")
     assert matcher.is_complete
     assert mask(matcher) == {EOS}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('start: %json {"x-guidance": {"lenient": true}, "uniqueItems": true}', "%json"),
+        ('start: "a"\n  | %json {}', "line 2, column 5"),
+        ('%llguidance {"allow_initial_skip": true}\nstart: "a"', "%llguidance"),
+        ("start: <[256]>", "control tokens"),
+        ("start: <|tool|>", "control tokens"),
+        ("start: missing", "unknown name"),
+        ("start: (", "Expected token"),
+        ('start: "a', "lexer error"),
+        ("%import file.X\nstart: X", "Unknown"),
+        ('start: /\n"/ %json {"type": "null"}', "line 2, column 4"),
+        ('start: x "b"\nx[lazy]: /a*/', "no text can be begun"),
+    ],
+)
+def test_what_lark_may_not_do(text: str, word: str) -> None:
+    """C023, C027: schemas and control tokens have constraints that check them."""
+    with pytest.raises(Refusal, match=word):
+        COMPILER.compile(Grammar(text, "lark"))
+
+
+def test_lark() -> None:
+    text = 'start: x+ "%json <|tool|> \\"<[1]>" // %json\nx: /[a-z<\\[|]%json/ | INT\n'
+    text += "%import common.INT"
+    compiled = COMPILER.compile(Grammar(text, "lark"))
+    assert accepts(compiled, 'a%json12%json <|tool|> "<[1]>')
+    assert not accepts(compiled, "a%json")
