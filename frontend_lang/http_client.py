@@ -56,14 +56,14 @@ class HttpClient:
         with self._reached():
             response = await self._client().post(self.url + path, json=body)
             self._check(response.status_code, response.content)
-            return response.json()
+            return self._json(response)
 
     async def get(self, path: str) -> Any:
         """Like ``post``."""
         with self._reached():
             response = await self._client().get(self.url + path)
             self._check(response.status_code, response.content)
-            return response.json()
+            return self._json(response)
 
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
         """The JSON of server-sent events up to ``[DONE]``; ``ServerError`` also for an error in
@@ -126,6 +126,15 @@ class HttpClient:
         except httpx.TransportError as error:
             why = str(error) or type(error).__name__
             raise ConnectionError(f"{self.url} cannot be reached: {why}") from error
+
+    def _json(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError as error:
+            shown = response.content[:200].decode(errors="replace")
+            raise ServerError(
+                f"{self.url} answered what is no JSON: {shown!r}", status=response.status_code
+            ) from error
 
     def _check(self, status: int, content: bytes) -> None:
         if status < 400:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from . import loops
 from .building import role_of
@@ -67,7 +67,11 @@ class State:
         self._wait(variable.promise)
         return variable.raw
 
-    def parsed(self, name: str, kind: type[T] | None = None) -> Any:
+    @overload
+    def parsed(self, name: str) -> Any: ...
+    @overload
+    def parsed(self, name: str, kind: type[T]) -> T: ...
+    def parsed(self, name: str, kind: Any = None) -> Any:
         """A variable's text as a value: by its ``json_schema`` or ``dtype``, or as ``kind``."""
         variable = self._variable(name)
         self._wait(variable.promise)
@@ -117,7 +121,11 @@ class State:
         """``s[name]`` for async programs."""
         return opened(await awaited((await self._avariable(name)).promise))
 
-    async def aparsed(self, name: str, kind: type[T] | None = None) -> Any:
+    @overload
+    async def aparsed(self, name: str) -> Any: ...
+    @overload
+    async def aparsed(self, name: str, kind: type[T]) -> T: ...
+    async def aparsed(self, name: str, kind: Any = None) -> Any:
         """``s.parsed(name, kind)`` for async programs."""
         await self.aget(name)
         return self.parsed(name, kind)

@@ -27,7 +27,9 @@ def test_every_snippet_runs(
         for language, block in BLOCKS:
             if language == "python":
                 line = text[: text.index(block)].count("\n")
-                exec(compile("\n" * line + block, str(PAGE), "exec", dont_inherit=True), vars(module))
+                exec(
+                    compile("\n" * line + block, str(PAGE), "exec", dont_inherit=True), vars(module)
+                )
     finally:
         sw.set_default_backend(None)
     out = capsys.readouterr().out
