@@ -516,3 +516,24 @@ def test_odd_tools_are_never_a_fault(odd: dict[str, Any], tools: list[Any]) -> N
     response = send(parts, "POST", URL, content=json.dumps({"messages": [*HI, turn]}))
     assert response.status_code in (200, 400), response.text
     parts.front.close()
+
+
+def test_log_probabilities_and_ids_of_calls_are_all_there(parts: Parts) -> None:
+    fields = {"logprobs": True, "return_token_ids": True}
+    (choice,) = ask(parts, OSLO, **fields).json()["choices"]
+    text = OSLO.encode()
+    assert choice["token_ids"] == [*text, END]
+    assert len(choice["logprobs"]["content"]) == len(text) + 1
+    chunks = chunks_of(ask(parts, OSLO, stream=True, **fields))
+    deltas = [chunk["choices"][0] for chunk in chunks]
+    assert [i for each in deltas for i in each.get("token_ids", ())] == choice["token_ids"]
+    logprobs = [
+        item for each in deltas for item in (each["logprobs"] or {"content": ()})["content"]
+    ]
+    assert logprobs == choice["logprobs"]["content"]
+
+
+def test_nothing_is_sent_while_a_mark_is_held_back(parts: Parts) -> None:
+    chunks = chunks_of(ask(parts, OSLO, stream=True))
+    assert all(chunk["choices"][0]["delta"] for chunk in chunks[:-1])
+    assert len(chunks) < len(OSLO)
