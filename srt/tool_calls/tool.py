@@ -23,10 +23,11 @@ class Tool(NamedTuple):
         """The schema that arguments are held to: they are always an object."""
         if self.schema is None:
             return NO_ARGUMENTS
-        schema = json.loads(self.schema)
-        if "type" in schema:
+        fields = json.loads(self.schema)
+        if "type" in fields:
             return self.schema
-        return json.dumps({"type": "object", **schema}, ensure_ascii=False)
+        rest = self.schema.strip().removeprefix("{")  # the text stays: its numbers, its order
+        return '{"type": "object"' + (", " if fields else "") + rest
 
     def shown(self) -> Mapping[str, Any]:
         """What chat templates are given: OpenAI's shape, without what is not for the model."""
