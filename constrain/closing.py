@@ -15,6 +15,7 @@ from typing import Any
 
 from .evaluate import satisfies
 from .json_text import Frame, JsonText, Mode, missing_bytes
+from .relax import subschemas
 from .scalar_text import is_plain_string, number_endings, string_endings
 from .shape import Conjunction, Shape, Shapes
 from .text_pattern import pattern, shortest
@@ -37,12 +38,13 @@ _NAMES = "abcdefghijklmnopqrstuvwxyz"
 class Closer:
     """Ends texts of one schema. One caller at a time."""
 
-    __slots__ = ("_document", "_left", "_open", "_root", "_shapes", "_values")
+    __slots__ = ("_declared", "_document", "_left", "_open", "_root", "_shapes", "_values")
 
     def __init__(self, root: Any) -> None:
         self._document = root
         self._root: Conjunction = (root,) if isinstance(root, dict) else ()
         self._shapes = Shapes(root)
+        self._declared: dict[str, list[Any]] | None = None
         self._values: dict[tuple[int, ...], tuple[Conjunction, list[str]]] = {}
         self._open: set[tuple[int, ...]] = set()
         self._left = MAX_MADE_UP
@@ -183,8 +185,27 @@ class Closer:
             if child is None or not written.startswith(begun):
                 continue
             lead = blank if state.mode is Mode.KEY else ""
-            for value in itertools.islice(self.values(child), _WAYS):
+            likely = [] if key in shape.order else self._likely(key, child)
+            for value in (*likely, *itertools.islice(self.values(child), _WAYS)):
                 yield f"{lead}{written[len(begun) :]}: {value}", key
+
+    def _likely(self, key: str, child: Conjunction) -> list[str]:
+        """Values of a key that is not declared here, as the document declares it elsewhere."""
+        elsewhere = self._elsewhere.get(key, ())
+        return [text for each in elsewhere[:_WAYS] for text in self._few((*child, each))[:2]]
+
+    @property
+    def _elsewhere(self) -> dict[str, list[Any]]:
+        """What the document says of a key anywhere."""
+        if self._declared is None:
+            found: dict[str, list[Any]] = {}
+            for schema in subschemas(self._document):
+                declared = schema.get("properties")
+                for key, each in declared.items() if isinstance(declared, dict) else ():
+                    if isinstance(each, dict) and each:
+                        found.setdefault(key, []).append(each)
+            self._declared = found
+        return self._declared
 
     def _keys(self, shape: Shape, keys: tuple[str, ...], begun: str, escape: int) -> Iterator[str]:
         """Keys that may come next and begin as told: required ones first."""
@@ -221,10 +242,17 @@ class Closer:
                     rest = found and shortest([found], content + more)
                     if rest is not None:
                         yield content + more + rest
-        for more in ("", *_NAMES):
+        for more in ("", *self._tails(content), *_NAMES):
             name = content + more
             if (name or begun) and name not in shape.order:
                 yield name
+
+    def _tails(self, content: str) -> list[str]:
+        """What follows in names that begin so, and that the document declares anywhere."""
+        if not any(self._shapes.judged((each,)) for each in self._root):
+            return []
+        found = (key[len(content) :] for key in self._elsewhere if key.startswith(content))
+        return list(itertools.islice(found, _WAYS * 2))
 
     # -- what is missing -------------------------------------------------------------------------
 
@@ -390,15 +418,16 @@ class Closer:
             yield from sorted(shape.options, key=len)
             return
         types = shape.types
+        ways: list[Iterator[str]] = []
         if types & {"integer", "number"}:
-            yield from itertools.islice(number_endings(shape, ""), 40)
+            ways.append(itertools.islice(number_endings(shape, ""), 40))
         if "string" in types:
-            yield from ('"' + text for text in string_endings(shape, ""))
+            ways.append('"' + text for text in string_endings(shape, ""))
         if "array" in types:
-            yield from ("[" + text for text in itertools.islice(self._rest_of_array(shape, []), 4))
+            ways.append("[" + t for t in itertools.islice(self._rest_of_array(shape, []), 4))
         if "object" in types:
-            yield from ("{" + t for t in itertools.islice(self._rest_of_object(shape, ()), 6))
-        yield from _literals(shape)
+            ways.append("{" + t for t in itertools.islice(self._rest_of_object(shape, ()), 6))
+        yield from _in_turns([*ways, iter(_literals(shape))])
 
 
 def _literals(shape: Shape) -> list[str]:

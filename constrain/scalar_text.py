@@ -154,17 +154,25 @@ def number_endings(shape: Shape, begun: str) -> Iterator[str]:
 
 
 def _digits(bounds: _Bounds, begun: str, negative: bool) -> Iterator[str]:
-    whole, point, fraction = begun.partition(".")
-    for extra in range(20):
-        if point or (whole == "0" and extra):
-            break
-        prefix = int(whole or "0") * 10**extra
+    """Digits that end a number, those of whole numbers and of others in turns."""
+    ways = [_wholes(bounds, begun, negative), _decimals(bounds, begun, negative)]
+    for texts in itertools.zip_longest(*ways):
+        yield from (text for text in texts if text is not None)
+
+
+def _wholes(bounds: _Bounds, begun: str, negative: bool) -> Iterator[str]:
+    if "." in begun:
+        return
+    for extra in range(0 if begun else 1, 1 if begun == "0" else 20):
+        prefix = int(begun or "0") * 10**extra
         top = prefix + 10**extra - 1
-        low = 10 ** (extra - 1) if not whole and extra > 1 else prefix
-        if not whole and not extra:
-            continue
+        low = 10 ** (extra - 1) if not begun and extra > 1 else prefix
         for value in _signed(bounds, low, top, Fraction(1), negative):
-            yield str(value)[len(whole) :]
+            yield str(abs(value))[len(begun) :]
+
+
+def _decimals(bounds: _Bounds, begun: str, negative: bool) -> Iterator[str]:
+    whole, point, fraction = begun.partition(".")
     if bounds.integer and not point:
         return
     for extra in range(0 if fraction else 1, 8):
@@ -179,11 +187,15 @@ def _digits(bounds: _Bounds, begun: str, negative: bool) -> Iterator[str]:
             yield _decimal(value, places)[len(begun) :]
 
 
+_OF_A_LENGTH = 12
+"""Numbers of as many digits that are tried."""
+
+
 def _signed(bounds: _Bounds, low: int, high: int, unit: Fraction, negative: bool) -> Iterator[int]:
     if not negative:
-        yield from bounds.within(low, high, unit, 4)
+        yield from bounds.within(low, high, unit, _OF_A_LENGTH)
         return
-    yield from (-value for value in bounds.within(-high, -low, unit, 4))
+    yield from (-value for value in bounds.within(-high, -low, unit, _OF_A_LENGTH))
 
 
 def _decimal(value: int, places: int) -> str:

@@ -35,7 +35,7 @@ def test_lines(tmp_path: Path, check: Check) -> None:
     object_ = {"properties": {"b": {"type": "integer"}, "a": {}}, "required": ["b"]}
     entries = [
         {"id": "x", "schema": object_, "tests": [{"valid": True, "data": {"a": "é", "b": 1}}]},
-        {"id": "y", "schema": {"items": {"contains": {}}}},
+        {"id": "y", "schema": {"items": {"extends": {}}}},
         {"id": "z", "schema": {"type": "null"}, "tests": [{"valid": False, "data": None}]},
         {"id": "w", "schema": {"type": "null"}, "tests": [{"valid": True, "data": 1}]},
     ]
@@ -44,7 +44,7 @@ def test_lines(tmp_path: Path, check: Check) -> None:
     code, lines = check(file)
     assert code == 1
     assert lines[0] == {"id": "x", "outcome": "right"}
-    assert (lines[1]["pointer"], lines[1]["keyword"]) == ("/items", "contains")
+    assert (lines[1]["pointer"], lines[1]["keyword"]) == ("/items", "extends")
     assert lines[2] == {"id": "z", "outcome": "wrongly_accepted", "tests": [0]}
     assert lines[3] == {"id": "w", "outcome": "wrongly_rejected", "tests": [0]}
     assert lines[4] == {"right": 1, "refused": 1, "wrongly_accepted": 1, "wrongly_rejected": 1}
@@ -54,7 +54,7 @@ def test_one_schema(tmp_path: Path, check: Check, capsys: pytest.CaptureFixture[
     file = tmp_path / "one.json"
     file.write_text('{"type": "object"}')
     assert check(file)[0] == 0
-    file.write_text('{"uniqueItems": true}')
+    file.write_text('{"$ref": "http://far.test/x"}')
     assert check(file)[0] == 1
     file.write_text("{")
     assert main(["schemas", "check", str(file)]) == 1
@@ -72,5 +72,5 @@ def test_open_data(every: int, tmp_path: Path, check: Check) -> None:
     totals = check(part)[1][-1]
     print(totals)
     assert totals["wrongly_accepted"] == 0
-    assert totals["wrongly_rejected"] <= 0.01 * len(lines)
-    assert totals["right"] >= 0.93 * len(lines)
+    assert totals["wrongly_rejected"] <= 0.005 * len(lines)
+    assert totals["right"] >= 0.98 * len(lines)
