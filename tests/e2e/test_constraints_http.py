@@ -42,7 +42,7 @@ MALFORMED: list[Any] = [
     {"type": "array", "items": "integer"},
     {"$ref": "#/$defs/Nope"},
     {"pattern": "([a-z", "type": "string"},
-    {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)y"}}},
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x"}}},
     {"$ref": "https://example.org/schema.json"},
     {"type": 5},
     {"required": "a", "type": "object"},
@@ -491,7 +491,7 @@ def test_c034_stop_strings_cut_and_say_so(
 
 UNENFORCEABLE = {
     "type": "object",
-    "properties": {"s": {"type": "string", "maxLength": 10, "pattern": r"(a)\1"}},
+    "properties": {"s": {"type": "string", "maxLength": 10, "$ref": "https://example.org/s"}},
     "required": ["s"],
     "additionalProperties": False,
 }
@@ -511,7 +511,7 @@ def test_lenient_lists_what_it_drops(server: Any, stream: bool) -> None:
     else:
         reply = answered(server, COMPLETIONS, body)
     (warning,) = reply["warnings"]
-    assert (warning["pointer"], warning["keyword"]) == ("/properties/s", "pattern")
+    assert (warning["pointer"], warning["keyword"]) == ("/properties/s", "$ref")
     assert warning["reason"]
 
 
