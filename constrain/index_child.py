@@ -43,7 +43,8 @@ def main() -> None:
             if isinstance(expression, list):
                 tables = []
                 for each in expression:
-                    tables.append(_table(outlines_core.Index(each, byte_vocabulary), 0))
+                    index = outlines_core.Index(each, byte_vocabulary)
+                    tables.append((_table(index, 0), _takes_nul(index)))
                 _write(sink, ("ok", tables))
                 continue
             index = outlines_core.Index(expression, byte_vocabulary)
@@ -82,6 +83,12 @@ def _table(index: Any, end: int) -> Table:
                 labels.append(label)
                 targets.append(numbers[target])
     return len(numbers), accepting, sources.tobytes(), labels.tobytes(), targets.tobytes()
+
+
+def _takes_nul(index: Any) -> bool:
+    """Whether an expression of one character matches NUL: one does not close its text, then."""
+    state = index.get_transitions().get(index.get_initial_state(), {}).get(0)
+    return state is not None and state not in index.get_final_states()
 
 
 def _address_space() -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .automaton import Automaton
-from .characters import Ranges, characters
+from .characters import Ranges, characters, normalised
 from .refusal import Refusal
 
 _REMEMBERED = 4096
@@ -76,15 +76,23 @@ class IndexPool:
 
     def ranges(self, classes: Iterable[str]) -> dict[str, Ranges]:
         """The characters that each of some expressions of one character matches."""
-        wanted = set(classes)
-        missing = sorted(wanted - self._ranges.keys())
-        if missing:
-            tables = self._asked(([_closed(each) for each in missing], 0, 0))[0]
-            for each, table in zip(missing, tables, strict=True):
-                self._ranges[each] = characters(Automaton.of_table(table))
-        found = {each: self._ranges[each] for each in wanted}
+        found: dict[str, Ranges] = {}
+        missing: list[str] = []
+        for each in set(classes):
+            known = self._ranges.get(each)
+            if known is None:
+                missing.append(each)
+            else:
+                found[each] = known
+        if not missing:
+            return found
+        tables = self._asked(([_closed(each) for each in missing], 0, 0))[0]
+        for each, (table, takes_nul) in zip(missing, tables, strict=True):
+            ranges = characters(Automaton.of_table(table))
+            found[each] = normalised([(0, 0), *ranges]) if takes_nul else ranges
         if len(self._ranges) > _REMEMBERED:
             self._ranges = {}
+        self._ranges.update(found)
         return found
 
     def _asked(self, request: Any) -> Any:

@@ -3,8 +3,8 @@
 An expression is read alone, and the automata that outlines-core would make of it are measured.
 Where they are small, it makes one over tokens, in a process of its own: its masks cost a copy, and
 its distances to the end are exact. Else llguidance takes the expression, and what has been read
-says how a text that has been begun can end. Expressions that are too large even for that, and
-those that name the NUL character, which closes texts in these automata, go to llguidance alone.
+says how a text that has been begun can end. So do expressions that name the NUL character, which
+closes texts in automata over tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .vocabulary import Vocabulary
 Encode = Callable[[str], ManyOf[int]]
 
 MAX_SIZE = 20_000
-"""Largest estimate of an expression whose automaton over bytes is made."""
+"""Characters of an expression, repetitions written out."""
 
 MAX_CHOICE_BYTES = 8_000_000
 """Bytes of all options of a choice together."""
@@ -82,23 +82,24 @@ class RegularCompiler:
         self._tokens = TokenText(vocabulary, encode)
         self._pool = IndexPool(_texts(vocabulary), min(vocabulary.eos_ids), limits)
 
-    def regex(self, pattern: str) -> TokenGrammar | ReadGrammar | CompiledGrammar:
+    def regex(self, pattern: str) -> TokenGrammar | ReadGrammar:
         """Compiles an expression that the whole output must match; ``Refusal`` says why not."""
         expression = read_expression(pattern)
-        if expression.has_nul or expression.size > MAX_SIZE:
-            return self._compiler.usable(self._compiler.regex(expression.text))
+        if expression.size > MAX_SIZE:
+            reason = f"the expression has more than {MAX_SIZE} characters, repetitions written out"
+            raise Refusal("", "", reason)
         ranges = self._pool.ranges(_classes(expression.part))
         rules = {ROOT: _node(expression.part, ranges)}
         first = ebnf_reader(rules)
         assert first is not None
         if first.least >= FAR:
             raise Refusal("", "", "no text matches the expression")
-        if is_small(first, self._pool.limits.max_states):
+        if not expression.has_nul and is_small(first, self._pool.limits.max_states):
             return self._regular(expression.text)
         grammar = self._compiler.regex(expression.text)
         return ReadGrammar(grammar, EbnfReader.start(first), self._tokens)
 
-    def choice(self, options: ManyOf[str]) -> TokenGrammar | ReadGrammar | CompiledGrammar:
+    def choice(self, options: ManyOf[str]) -> TokenGrammar | ReadGrammar:
         """Compiles a choice between texts, of which one may be empty; none may be given twice."""
         texts = _checked(options)
         text = f"(?:{'|'.join(map(_literal, options))})"

@@ -225,10 +225,30 @@ def test_a_large_expression_goes_to_the_other_engine() -> None:
     closes(matcher)
 
 
-def test_nul_and_huge_expressions_go_to_the_other_engine() -> None:
-    for pattern in (r"a\x00", "a\0", r"\u{0}b", "x{50000}"):
-        assert COMPILER.compile(Regex(pattern)).engine == "llguidance"
-    assert accepts(COMPILER.compile(Regex(r"a\x00")), "a\0")
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"a\x00", "a\0"),
+        ("a\0", "a\0"),
+        (r"\u{0}*b", "\0b"),
+        (r"[\x00-\x05]{2}", "\1\0"),
+        (r"[^a]\x{0}", "b\0"),
+    ],
+)
+def test_nul_goes_to_the_other_engine(pattern: str, text: str) -> None:
+    compiled = COMPILER.compile(Regex(pattern))
+    assert compiled.engine == "llguidance"
+    assert accepts(compiled, text)
+    matcher = compiled.matcher()
+    for token in text.encode():
+        closes(matcher)
+        assert matcher.advance(token, 10) == "ok"
+
+
+def test_the_largest_expressions() -> None:
+    with pytest.raises(Refusal, match="more than 20000 characters"):
+        COMPILER.compile(Regex("x{50000}"))
+    assert len(COMPILER.compile(Regex("x{15000}")).matcher().completion()) == 15001
 
 
 @pytest.mark.parametrize("pattern", [r"<.{0,20}>", r"[ab]*a[ab]{22}", r"\p{L}{1,99}x", "x{300}"])
