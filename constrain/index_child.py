@@ -7,12 +7,13 @@ A table is ``(number of states, those that accept, sources, labels, targets)``; 
 
 from __future__ import annotations
 
-import ctypes
+import os
 import pickle
 import resource
-import signal
 import struct
 import sys
+import threading
+import time
 from array import array
 from typing import Any, BinaryIO
 
@@ -21,7 +22,7 @@ Table = tuple[int, list[int], bytes, bytes, bytes]
 
 def main() -> None:
     """Serves until the parent closes the pipe."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     setup = _read(source)
     assert setup is not None
@@ -58,6 +59,16 @@ def main() -> None:
             _write(sink, ("memory",))
         except ValueError as error:
             _write(sink, ("error", str(error), each))
+
+
+def _watch(parent: int) -> None:
+    """Ends the process once its parent is gone, whatever it is doing.
+
+    A signal at the parent's death would not do: it comes when the thread that started us ends.
+    """
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _table(index: Any, end: int) -> Table:

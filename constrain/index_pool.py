@@ -60,6 +60,7 @@ class IndexPool:
         self.limits = IndexLimits() if limits is None else limits
         self._setup = (self.limits.memory, dict(tokens), end)
         self._free = threading.Semaphore(self.limits.processes)
+        self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._ranges: dict[str, Ranges] = {}
 
@@ -102,7 +103,7 @@ class IndexPool:
         if not self._free.acquire(timeout=limits.seconds):
             raise self._too_long()
         try:
-            child = self._idle.pop() if self._idle else _Child(self._setup)
+            child = self._child()
             try:
                 answer = child.ask(request, deadline)
             except BaseException:
@@ -121,6 +122,15 @@ class IndexPool:
         if answer[0] == "error":
             raise Refusal("", "", _reason(*answer[1:]))
         return answer[1:]
+
+    def _child(self) -> _Child:
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.is_alive:
+                    return child
+                child.end()
+        return _Child(self._setup)
 
     def _too_long(self) -> Refusal:
         return Refusal(
@@ -144,6 +154,11 @@ class _Child:
         )
         self._end = weakref.finalize(self, _ended, self._process)
         self._send(setup)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
 
     def end(self) -> None:
         """Kills the process."""

@@ -7,7 +7,9 @@ import random
 import re
 import subprocess
 import sys
+import time
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -275,9 +277,16 @@ def test_a_process_that_died_is_replaced() -> None:
     assert pool.compile("a*").by_token is not None
     pool._idle[0]._process.kill()
     pool._idle[0]._process.wait()
-    with pytest.raises(Refusal):
-        pool.compile("a*")
     assert pool.compile("a*").by_token is not None
+
+
+def test_processes_outlive_the_threads_that_started_them() -> None:
+    pool = IndexPool({b"a": [0]}, 5)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(lambda n: pool.compile(f"a{{{n}}}").by_token, range(1, 9)))
+    time.sleep(0.1)
+    assert 1 <= len(pool._idle) <= 2
+    assert all(child.is_alive for child in pool._idle)
 
 
 def test_special_tokens_are_never_text() -> None:
