@@ -59,7 +59,8 @@ class StructuralTag(
     is the beginning (``prefix``, then the ``begin`` of a tag). A trigger that begins no run cannot
     be completed: it is not written at all. Without ``free_text`` nothing but tags may be written.
     ``at_least_one`` tag must come before the end; with ``stop_after_first`` the output ends after
-    the first. Tags that follow each other directly are joined by ``separator``; the whole run of
+    the first; with ``most`` > 0 a run has at most so many tags, and the text at most so many runs.
+    Tags that follow each other directly are joined by ``separator``; the whole run of
     them is led by ``prefix`` and closed by ``suffix``. A control token's name anywhere in these
     texts (``<tool_call>`` in ``begin``) is that token, and in free text a trigger that is one is
     completed by that token alone.
@@ -75,6 +76,7 @@ class StructuralTag(
     prefix: str = ""
     separator: str = ""
     suffix: str = ""
+    most: int = 0
     lenient: bool = False
 
 

@@ -82,6 +82,7 @@ class TagPlan:
     free_text: bool
     required: bool
     once: bool
+    most: int
 
 
 def tag_plan(constraint: StructuralTag, vocabulary: Vocabulary) -> TagPlan:
@@ -114,6 +115,7 @@ def tag_plan(constraint: StructuralTag, vocabulary: Vocabulary) -> TagPlan:
         free_text=constraint.free_text,
         required=constraint.at_least_one,
         once=constraint.stop_after_first,
+        most=constraint.most,
     )
 
 
@@ -176,7 +178,7 @@ def _more(plan: TagPlan, bodies: Sequence[str], rules: dict[str, str]) -> str:
         else:
             following.append(_sequence(lead, body))
     rules["following"] = _choice(following)
-    return f"following* {_sequence(plan.suffix)}"
+    return f"following{_times(plan, 1)} {_sequence(plan.suffix)}"
 
 
 def _free(plan: TagPlan, bodies: Sequence[str], more: str, rules: dict[str, str]) -> None:
@@ -211,7 +213,13 @@ def _free(plan: TagPlan, bodies: Sequence[str], more: str, rules: dict[str, str]
     if plan.once:
         rules["start"] = "run" if plan.required else "TEXT | run"
     else:
-        rules["start"] = "run run* TEXT" if plan.required else "run* TEXT"
+        again = "run" + _times(plan, 1 if plan.required else 0)
+        rules["start"] = f"run {again} TEXT" if plan.required else f"{again} TEXT"
+
+
+def _times(plan: TagPlan, already: int) -> str:
+    """How often more may come."""
+    return f"{{0,{plan.most - already}}}" if plan.most else "*"
 
 
 def _choice(texts: Any) -> str:

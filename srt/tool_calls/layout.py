@@ -14,6 +14,9 @@ from sapwood.constrain.spec import StructuralTag, Tag
 from .choice import ToolUse
 from .tool import Tool
 
+MAX_CALLS = 32
+"""Calls in a row. Small models that are told to call would go on until their budget ends."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
@@ -90,7 +93,8 @@ class Layout:
             triggers=() if whole else marks,
             free_text=not whole,
             at_least_one=whole,
-            stop_after_first=use.single or not self.several,
+            stop_after_first=use.single or not self.several or answer is not None,
+            most=MAX_CALLS,
             prefix=self.prefix,
             separator=self.separator,
             suffix=self.suffix,

@@ -25,7 +25,7 @@ from sapwood.srt.tool_calls import (
     ToolUse,
 )
 from sapwood.srt.tool_calls.hermes import LAYOUT as HERMES
-from sapwood.srt.tool_calls.layout import Layout
+from sapwood.srt.tool_calls.layout import MAX_CALLS, Layout
 from sapwood.srt.tool_calls.llama3 import LAYOUT as LLAMA3
 from sapwood.srt.tool_calls.mistral import Mistral
 
@@ -270,3 +270,25 @@ def test_bare_json_of_other_names_is_text(model: Model) -> None:
     assert taken('{"name": "get", "parameters": {"n": 3}}', ToolUse("auto"))
     assert not taken('{"name": "get", "parameters": {"n": 3}}', ToolUse("none"))
     assert taken('{"name": "John", "parameters": {}}', ToolUse("none"))
+
+
+@pytest.mark.parametrize("name", ["hermes", "mistral"])
+@pytest.mark.parametrize("mode", [ToolUse("required"), ToolUse("auto")])
+def test_calls_in_a_row_are_limited(name: str, mode: ToolUse, model: Model) -> None:
+    """A model that goes on and on with the same call comes to an end."""
+    layout, size = LAYOUTS[name], model.tokenizer.vocab_size
+    compiled = model.compiler.compile(layout.constraint([Tool("now")], mode))
+    for count in (MAX_CALLS, MAX_CALLS + 1):
+        matcher = compiled.matcher()
+        ids = model.tokenizer.encode(layout.run([("now", "{}")] * count))
+        refused = 0
+        for token in ids:
+            if token not in allowed(matcher, size):
+                refused += 1
+                break
+            assert matcher.advance(token, 10_000) == "ok"
+            assert matcher.completion()
+        if mode.mode == "required" or name == "mistral":
+            assert refused == (count > MAX_CALLS)
+        if not refused:
+            assert model.tokenizer.eos_id in allowed(matcher, size)
