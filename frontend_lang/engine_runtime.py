@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from .bodies import openai_body
 from .chats import LEAD, chat, chat_options, shared
+from .openai_shape import answers
 from .refusal import refuse
 from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
 
 _CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag", "lenient", "whitespace")
 _RENAMED = ("no_stop_trim", "return_logprob", "logprob_start_len", "top_logprobs_num")
 _APART = frozenset({*_CONSTRAINTS, *_RENAMED, "on_budget", "return_text_in_logprobs", "cache_salt"})
-_CANNOT = ("stop_regex", "tools", "tool_choice", "parallel_tool_calls", "priority")
+_CANNOT = ("stop_regex", "priority", "tool_choice", "parallel_tool_calls")
+_INPUT = ("logprob_start_len",)
 
 
 class EngineRuntime:
@@ -30,6 +33,8 @@ class EngineRuntime:
 
     async def generate(self, request: Request) -> list[Answer]:
         """All samples of one prompt."""
+        if request.sampling.tools is not None:
+            return await self._with_tools(request)
         params, options = self._asked(request.sampling)
         ids = await asyncio.to_thread(self._ids, request.prompt)
         done = await self._engine.agenerate(ids, params, **options)
@@ -37,7 +42,11 @@ class EngineRuntime:
         return [Answer(text=s.text, meta=self._meta(s, request.sampling)) for s in samples]
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        """One sample in pieces."""
+        """One sample in pieces; with tools in one piece."""
+        if request.sampling.tools is not None:
+            (answer,) = await self._with_tools(request)
+            yield Delta(text=answer.text, meta=answer.meta, tool_calls=answer.tool_calls)
+            return
         params, options = self._asked(request.sampling)
         ids = await asyncio.to_thread(self._ids, request.prompt)
         written = 0
@@ -75,6 +84,15 @@ class EngineRuntime:
     async def flush(self) -> bool:
         """Empties the engine's prefix cache."""
         return bool(await asyncio.to_thread(self._engine.flush_cache))
+
+    async def _with_tools(self, request: Request) -> list[Answer]:
+        """As the server's chat completions: they alone show tools and read calls."""
+        refuse("the engine", request.sampling.changed(), ("stop_regex",))
+        refuse("the engine, with tools,", request.sampling.changed(), _INPUT)
+        _, body = openai_body(request)
+        if request.sampling.return_logprob:
+            body |= {"logprobs": True, "top_logprobs": request.sampling.top_logprobs_num}
+        return answers(await self._engine.achat(body))
 
     def _ids(self, prompt: Prompt, *, opens: bool = True) -> list[int]:
         if not prompt.is_chat:

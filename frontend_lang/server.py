@@ -6,21 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
+from .bodies import OF_CHATS, openai_body, parameters
 from .chats import LEAD, chat, chat_options, shared
 from .http_client import HttpClient
 from .openai_shape import answers, deltas
 from .refusal import Unsupported, refuse
-from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
+from .runtime import Answer, Delta, Prompt, Request, Score, ScoreRequest
 
-_ALWAYS = (
-    "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty",
-    "presence_penalty", "frequency_penalty",
-)  # fmt: skip
-"""Sent even at their defaults: those of the server may be the model's own."""
-_LOGPROBS = frozenset(
-    {"return_logprob", "logprob_start_len", "top_logprobs_num", "return_text_in_logprobs"}
-)
-_OF_CHATS = ("tools", "tool_choice", "parallel_tool_calls")
 _NATIVE = {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens"}
 _BESIDE = ("cache_salt", "priority")
 
@@ -74,7 +66,7 @@ class Server:
         if sampling.return_logprob:
             reply = await self._http.post("/generate", await self._native(request))
             return [_native_answer(one) for one in (reply if isinstance(reply, list) else [reply])]
-        path, body = _openai(request)
+        path, body = openai_body(request)
         return answers(await self._http.post(path, body))
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
@@ -84,7 +76,7 @@ class Server:
             async for delta in self._native_stream(request):
                 yield delta
             return
-        path, body = _openai(request)
+        path, body = openai_body(request)
         options = {"stream": True, "stream_options": {"include_usage": True}}
         async for delta in deltas(self._http.events(path, {**body, **options})):
             yield delta
@@ -152,8 +144,8 @@ class Server:
 
     async def _native(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
-        refuse("the server, with log-probabilities,", sampling.changed(), _OF_CHATS)
-        given = _parameters(sampling)
+        refuse("the server, with log-probabilities,", sampling.changed(), OF_CHATS)
+        given = parameters(sampling)
         beside = {key: given.pop(key) for key in _BESIDE if key in given}
         start = sampling.logprob_start_len
         return {
@@ -174,34 +166,6 @@ class Server:
             text = event["text"]
             yield Delta(text=text[written:], meta=event["meta_info"])
             written = len(text)
-
-
-def _openai(request: Request) -> tuple[str, dict[str, Any]]:
-    """Route and body of OpenAI's kind."""
-    given = _parameters(request.sampling)
-    prompt = request.prompt
-    given["return_token_ids"] = True
-    if not prompt.is_chat:
-        refuse("a prompt without roles", request.sampling.changed(), _OF_CHATS)
-        return "/v1/completions", {"prompt": prompt.text, **given}
-    tools = {key: getattr(request.sampling, key) for key in _OF_CHATS}
-    tools = {key: value for key, value in tools.items() if value is not None}
-    return (
-        "/v1/chat/completions",
-        {"messages": chat(prompt), **chat_options(prompt), **given, **tools},
-    )
-
-
-def _parameters(sampling: Sampling) -> dict[str, Any]:
-    changed = {
-        key: value
-        for key, value in sampling.changed().items()
-        if key not in _LOGPROBS and key not in _OF_CHATS
-    }
-    always = {key: getattr(sampling, key) for key in _ALWAYS}
-    if sampling.logit_bias is not None:
-        changed["logit_bias"] = {str(key): value for key, value in sampling.logit_bias.items()}
-    return {**always, **changed}
 
 
 def _native_answer(reply: dict[str, Any]) -> Answer:

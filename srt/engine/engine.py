@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
@@ -21,6 +21,7 @@ from ..front.held import Held
 from ..front.model_info import ModelInfo
 from ..messages import ControlReply, StepStats
 from ..params import SamplingParams
+from .chats import Chats
 from .constraints import Constraining, held
 from .loop import Loop, Opening
 from .prompts import PromptLike, Prompts, is_batch
@@ -62,7 +63,8 @@ class Engine:
         tokenizer = checkpoint.tokenizer
         sources = template_sources(checkpoint.chat_templates, model_options.chat_template)
         template = ChatTemplate(sources, tokenizer)
-        self._prompts = Prompts(self.model, tokenizer, template)
+        self._chats = Chats(self.model, tokenizer, template)
+        self._prompts = Prompts(self.model, tokenizer, template, self._chats.format)
         runner = ModelRunner.load(model_options, cache, scheduler, checkpoint)
         runner.warm_up()
         core = Core.of(runner, checkpoint, scheduler, self.model.context_length)
@@ -121,6 +123,13 @@ class Engine:
         prepared = await asyncio.to_thread(self._prepare, asked, params, cache_salt, given)
         results = await self._arun(prepared)
         return results if batch else results[0]
+
+    async def achat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's chat completions, tools included: its JSON in, its JSON out (docs/http.md),
+        without ``stream``. Cancelling the task cancels the request."""
+        chat = await asyncio.to_thread(self._chats.read, body)
+        call = await self._acall(chat.prepared)
+        return self._chats.reply(call, chat.body)
 
     def stream(
         self,
@@ -270,6 +279,13 @@ class Engine:
             self._cancel(openings)
 
     async def _arun(self, prepared: list[Prepared]) -> list[Any]:
+        return [_result(opening) for opening in await self._aended(prepared)]
+
+    async def _acall(self, prepared: Prepared) -> Call:
+        (opening,) = await self._aended([prepared])
+        return _call(opening)
+
+    async def _aended(self, prepared: list[Prepared]) -> list[Opening]:
         news = asyncio.Event()
         notify = _setter(news)
         openings = [self._loop.open(one, False, notify) for one in prepared]
@@ -277,7 +293,7 @@ class Engine:
             while not _all_ended(openings):
                 await news.wait()
                 news.clear()
-            return [_result(opening) for opening in openings]
+            return openings
         finally:
             self._cancel(openings)
 
@@ -344,10 +360,14 @@ def _all_ended(openings: Sequence[Opening]) -> bool:
     return ended
 
 
-def _result(opening: Opening) -> Completion | list[Completion]:
+def _call(opening: Opening) -> Call:
     call = opening.check()
     assert isinstance(call, Call), "an opening that has ended well has a call"
-    done = completions(call)
+    return call
+
+
+def _result(opening: Opening) -> Completion | list[Completion]:
+    done = completions(_call(opening))
     return done[0] if len(done) == 1 else done
 
 

@@ -15,6 +15,7 @@ from ..front.model_info import ModelInfo
 from ..front.resolve import fitted, fresh_seed, namespace
 from ..params import SamplingParams, check_token_id
 from ..tokenizer import Tokenizer
+from ..tool_calls import CallFormat, in_call_order
 
 Message = Mapping[str, Any]
 PromptLike = str | Sequence[int] | Sequence[Message]
@@ -31,8 +32,11 @@ def is_batch(given: Any) -> bool:
 class Prompts:
     """Tokenises and checks; no state, safe to use from several threads."""
 
-    def __init__(self, model: ModelInfo, tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    def __init__(
+        self, model: ModelInfo, tokenizer: Tokenizer, template: ChatTemplate, format: CallFormat
+    ) -> None:
         self._model = model
+        self._format = format
         self.tokenizer = tokenizer
         self._template = template
 
@@ -75,8 +79,9 @@ class Prompts:
         if not prompt:
             raise RequestError("the prompt is empty", param="prompt")
         if isinstance(prompt[0], Mapping):
+            messages = in_call_order([_message(part) for part in prompt])
             return self._template.encode(
-                [_message(part) for part in prompt],
+                self._format.messages(messages, ()),
                 add_generation_prompt=answers and not continues,
                 continue_final_message=continues,
             )

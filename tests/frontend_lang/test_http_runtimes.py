@@ -127,12 +127,16 @@ def test_select_and_begun_messages_are_refused_or_continued() -> None:
         assert chat.run("Well, ", backend=runtime).messages()[-1]["content"] == "Well, hi"
     assert wire.sent[0][1]["continue_final_message"] is True
     assert wire.sent[0][1]["messages"][-1] == {"role": "assistant", "content": "Well, "}
-    with openai(standard, is_chat_model=True) as (_, runtime):
-        with pytest.raises(ValueError, match="takes programs with roles"):
-            plain.run(backend=runtime)
-    with openai(standard, is_chat_model=False) as (_, runtime):
-        with pytest.raises(ValueError, match="takes programs without roles"):
-            chat.run(backend=runtime)
+    with (
+        openai(standard, is_chat_model=True) as (_, runtime),
+        pytest.raises(ValueError, match="takes programs with roles"),
+    ):
+        plain.run(backend=runtime)
+    with (
+        openai(standard, is_chat_model=False) as (_, runtime),
+        pytest.raises(ValueError, match="takes programs without roles"),
+    ):
+        chat.run(backend=runtime)
     with pytest.raises(sw.Unsupported, match="chat_template_name"):
         sw.RuntimeEndpoint("http://x", None, None, "chatml")
 

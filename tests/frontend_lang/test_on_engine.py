@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,10 +142,44 @@ def test_refusals_arrive_with_their_places(engine: Engine) -> None:
     with pytest.raises(RequestError, match="top_p is 2") as caught:
         program.run(top_p=2.0, backend=engine)
     assert f"gen('x') at {__file__}:" in caught.value.__notes__[0]
-    for name, value in (("tools", []), ("stop_regex", "x"), ("priority", 1)):
+    for name, value in (("tool_choice", "auto"), ("stop_regex", "x"), ("priority", 1)):
         bound = sw.function(lambda s, n=name, v=value: s.__iadd__(sw.gen("x", **{n: v})))
         with pytest.raises(sw.Unsupported, match=name):
             bound.run(backend=engine)
+
+
+def test_tools(engine: Engine) -> None:
+    """Shown, called and answered as the server's chat completions do it."""
+    parameters = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    tools = [{"type": "function", "function": {"name": "add", "parameters": parameters}}]
+
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += sw.user("Add 1.")
+        s += sw.assistant(sw.gen("call", tools=tools, tool_choice="required", max_tokens=60))
+        for call in s.get_meta_info("call")["tool_calls"]:
+            assert call["function"]["name"] == "add"
+            assert type(json.loads(call["function"]["arguments"])["a"]) is int
+            s += sw.tool(call["id"], "2")
+        s += sw.assistant(sw.gen("end", max_tokens=4)) + sw.user("Thanks.")
+        s += sw.assistant(sw.gen("shown", max_tokens=4, tools=tools))
+
+    state = program.run(backend=engine, **GREEDY)
+    assert state.get_meta_info("call")["finish_reason"]["type"] == "tool_calls"
+    roles = [message["role"] for message in state.messages()]
+    assert roles[:3] == ["user", "assistant", "tool"]
+    assert roles[-3:] == ["assistant", "user", "assistant"]
+    messages = state.messages()[:-3]
+    body = {"messages": messages, "max_tokens": 4, "temperature": 0}
+    reply = asyncio.run(engine.achat(body))
+    assert reply["usage"]["prompt_tokens"] == state.get_meta_info("end")["prompt_tokens"]
+    assert reply["choices"][0]["message"]["content"] == state["end"]
+    assert "2" in state.text()
 
 
 def test_select_heals_the_border_and_scores_all_from_one_place(engine: Engine) -> None:
