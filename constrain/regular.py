@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ManyOf
+from itertools import groupby
 
 from .automaton import FAR as NO_WAY
 from .byte_reader import ByteReader
@@ -36,6 +37,9 @@ MAX_SIZE = 20_000
 
 MAX_CHOICE_BYTES = 8_000_000
 """Bytes of all options of a choice together."""
+
+_MAX_NESTED = 80
+"""Groups within each other in the expression of a choice."""
 
 
 class ReadGrammar:
@@ -106,7 +110,12 @@ class RegularCompiler:
         if _is_small(texts, self._pool.limits.max_states) and not any("\0" in t for t in options):
             return self._regular(text)
         # One lexeme: as rules, many options would be as many items of the engine's parser.
-        return ReadGrammar(self._compiler.regex(text), ChoiceReader(texts), self._tokens)
+        try:
+            grammar = self._compiler.regex(_factored(sorted(options), 0))
+        except Refusal as refusal:
+            reason = f"the options are too many, or too long: {refusal.reason}"
+            raise Refusal("", "", reason) from None
+        return ReadGrammar(grammar, ChoiceReader(texts), self._tokens)
 
     def _regular(self, expression: str) -> TokenGrammar | ReadGrammar:
         automata = self._pool.compile(expression)
@@ -180,6 +189,21 @@ def _is_small(texts: ManyOf[bytes], most: int) -> bool:
             if len(nodes) >= most:
                 return False
     return True
+
+
+def _factored(options: ManyOf[str], depth: int) -> str:
+    """An expression for sorted texts, in which beginnings that they share are written once."""
+    if len(options) == 1:
+        return _literal(options[0])
+    if depth == _MAX_NESTED:
+        return f"(?:{'|'.join(map(_literal, options))})"
+    first, last = options[0], options[-1]
+    size = next((i for i, char in enumerate(first) if last[i : i + 1] != char), len(first))
+    rests = [option[size:] for option in options]
+    ends = "?" if not rests[0] else ""
+    groups = groupby(rests[1:] if ends else rests, key=lambda rest: rest[0])
+    branches = (_factored(list(group), depth + 1) for _, group in groups)
+    return f"{_literal(first[:size])}(?:{'|'.join(branches)}){ends}"
 
 
 def _literal(text: str) -> str:

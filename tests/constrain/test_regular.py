@@ -381,6 +381,10 @@ def test_a_choice_of_very_many() -> None:
     for token in options[7].encode():
         assert matcher.advance(token, 13) == "ok"
     assert matcher.is_complete
+    nested = tuple("a" * n for n in range(300))
+    compiled = COMPILER.compile(Choice(nested))
+    assert all(accepts(compiled, option) for option in nested[::37])
+    assert not accepts(compiled, "a" * 300)
     with pytest.raises(Refusal, match="bytes together"):
         COMPILER.compile(Choice(("a" * 5_000_000, "b" * 5_000_000)))
 
