@@ -53,13 +53,15 @@ class Closer:
         """Texts that would end the document, each different, short ones first."""
         self._left = MAX_MADE_UP
         filler = missing_bytes(state.text)
-        if filler:
-            state = state.feed(filler)
         seen: set[str] = set()
-        for text in self._value(state, 0, self._root):
-            if text not in seen:
-                seen.add(text)
-                yield filler + text.encode("utf-8", "surrogatepass")
+        for each in _fillers(filler, state.text[-1:]):
+            whole = state.feed(each) if each else state
+            for text in self._value(whole, 0, self._root):
+                if text not in seen:
+                    seen.add(text)
+                    yield each + text.encode("utf-8", "surrogatepass")
+            if seen:
+                return
 
     def in_plain_string(self, state: JsonText) -> bool:
         """Whether the string that is open may be any text, whatever the union that it is in."""
@@ -428,6 +430,15 @@ class Closer:
         if "object" in types:
             ways.append("{" + t for t in itertools.islice(self._rest_of_object(shape, ()), 6))
         yield from _in_turns([*ways, iter(_literals(shape))])
+
+
+def _fillers(least: bytes, last: bytes) -> Iterator[bytes]:
+    """Bytes that finish a character, given the least: what may follow may not be any character."""
+    yield least
+    if least:
+        stop = {b"\xed": 0xA0, b"\xf4": 0x90}.get(last, 0xC0)  # no surrogates, nor past the last
+        for first in range(least[0], stop):
+            yield bytes([first]) + (least[1:-1] + b"\xa5" if len(least) > 1 else b"")
 
 
 def _literals(shape: Shape) -> list[str]:

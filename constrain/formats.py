@@ -13,6 +13,8 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 
+from .ecma import compiled
+
 _HOUR = r"([01][0-9]|2[0-3])"
 _LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 _DATE = (
@@ -26,6 +28,17 @@ _TIME = (
 )
 _LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _HOST = rf"{_LABEL}(\.{_LABEL})*"
+# Two hyphens in the third and fourth place are kept for encoded names, which are not taken.
+_A, _H = "[a-zA-Z0-9]", "[a-zA-Z0-9-]"
+_PLAIN = rf"{_A}({_H}?{_A}|{_H}[a-zA-Z0-9-]{_A}|{_H}({_A}{_H}|-{_A}){_H}{{0,58}}{_A})?"
+# Letters that any international name may hold, whatever stands beside them: small ones of Latin,
+# Greek and Cyrillic, kana, Han, Hangul.
+_LETTERS = (
+    "\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c1\u03c3-\u03c9\u0430-\u044f"
+    "\u3042-\u3094\u30a2-\u30f4\u4e00-\u9fa5\uac00-\ud7a3"
+)
+_LOCAL = rf"[a-z0-9{_LETTERS}]"
+_INTERNATIONAL = rf"({_PLAIN}|{_LOCAL}{{1,12}})"
 _BYTE = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = rf"{_BYTE}(\.{_BYTE}){{3}}"
 _HEX = r"[0-9a-fA-F]"
@@ -34,9 +47,12 @@ _IPV6 = (
     rf"(({_GROUP}:){{7}}({_GROUP}|:)|({_GROUP}:){{6}}{_IPV4}|({_GROUP}:){{1,6}}:({_GROUP})?"
     rf"|({_GROUP}:){{1,5}}(:{_GROUP}){{1,2}}|({_GROUP}:){{1,4}}(:{_GROUP}){{1,3}}"
     rf"|({_GROUP}:){{1,3}}(:{_GROUP}){{1,4}}|({_GROUP}:){{1,2}}(:{_GROUP}){{1,5}}"
-    rf"|{_GROUP}:(:{_GROUP}){{1,6}}|::({_GROUP}(:{_GROUP}){{0,6}})?|::({_GROUP}:){{0,5}}{_IPV4})"
+    rf"|{_GROUP}:(:{_GROUP}){{1,6}}|::({_GROUP}(:{_GROUP}){{0,6}})?|::({_GROUP}:){{0,5}}{_IPV4}"
+    rf"|({_GROUP}:){{1,5}}:{_IPV4}|({_GROUP}:){{1,4}}(:{_GROUP}){{1}}:{_IPV4}"
+    rf"|({_GROUP}:){{1,3}}(:{_GROUP}){{1,2}}:{_IPV4}|({_GROUP}:){{1,2}}(:{_GROUP}){{1,3}}:{_IPV4}"
+    rf"|{_GROUP}:(:{_GROUP}){{1,4}}:{_IPV4})"
 )
-_BEYOND = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+_BEYOND = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd\U00020000-\U0002fffd"
 _EXPRESSION = (
     r"\{[+#./;?&]?([a-zA-Z0-9_](\.?[a-zA-Z0-9_])*(:[1-9][0-9]{0,3}|\*)?)"
     r"(,[a-zA-Z0-9_](\.?[a-zA-Z0-9_])*(:[1-9][0-9]{0,3}|\*)?)*\}"
@@ -50,7 +66,7 @@ def _uri(beyond: str, *, relative: bool) -> str:
     plain = rf"a-zA-Z0-9._~!$&'()*+,;={beyond}\-"
     segment = rf"([{plain}:@]|{percent})"
     authority = (
-        rf"(([{plain}:]|{percent})*@)?(\[({_GROUP}:){{7}}{_GROUP}\]|([{plain}]|{percent})*)"
+        rf"(([{plain}:]|{percent})*@)?(\[({_IPV6}|[vV]{_HEX}+\.[a-zA-Z0-9._~!$&'()*+,;=:-]+)\]|([{plain}]|{percent})*)"
         r"(:[0-9]*)?"
     )
     rest = rf"(\?({segment}|[/?])*)?(#({segment}|[/?])*)?"
@@ -73,7 +89,13 @@ PATTERNS: Mapping[str, str] = {
             r"|T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S))"
         ),
         "email": rf"{_ATOM}+(\.{_ATOM}+)*@{_HOST}",
-        "hostname": _HOST,
+        "hostname": rf"{_PLAIN}(\.{_PLAIN})*",
+        "idn-hostname": rf"{_INTERNATIONAL}(\.{_INTERNATIONAL})*",
+        "idn-email": (
+            rf"([a-zA-Z0-9!#$%&'*+/=?^_`{{|}}~{_LETTERS}-]+"
+            rf"(\.[a-zA-Z0-9!#$%&'*+/=?^_`{{|}}~{_LETTERS}-]+)*)@{_INTERNATIONAL}"
+            rf"(\.{_INTERNATIONAL})*"
+        ),
         "ipv4": _IPV4,
         "ipv6": _IPV6,
         "uri": _uri("", relative=False),
@@ -113,18 +135,32 @@ def _is_ipv6(text: str) -> bool:
     return "%" not in text
 
 
+_ODD = re.compile(r"\(\?(?![:=!<])|\\[^dDwWsSbBnrtvfcxu0-9pPk^$\\.*+?()\[\]{}|/-]|\\0[0-9]")
+"""What other dialects have, and ECMA's does not."""
+
+_BRACES = re.compile(r"\\.|\[(\\.|[^\]\\])*\]|\{[0-9]+(,[0-9]*)?\}")
+"""Where braces and brackets may stand."""
+
+
 def _is_regex(text: str) -> bool:
     try:
-        re.compile(text)
+        groups = compiled(text).groups
     except (re.error, RecursionError, OverflowError):
         return False
-    return r"\Z" not in text and "(?P" not in text
+    if any(int(each) > groups for each in re.findall(r"\\([1-9][0-9]*)", text)):
+        return False
+    plain = re.sub(r"\\[pPuk][{<][^}>]*[}>]", "", text)
+    if _ODD.search(plain.replace(r"\\", "")):
+        return False
+    return not set("{}]") & set(_BRACES.sub("", plain))
 
 
 _COMPILED = {name: re.compile(expression[1:-1], re.ASCII) for name, expression in PATTERNS.items()}
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "email": _is_email,
+    "idn-email": _is_email,
     "hostname": lambda text: len(text) <= 253,
+    "idn-hostname": lambda text: len(text) <= 60,
     "ipv6": _is_ipv6,
     "regex": _is_regex,
 }

@@ -84,13 +84,12 @@ ENGINE_FORMATS = frozenset(
         "email",
         "hostname",
         "ipv4",
-        "ipv6",
         "time",
         "uri",
         "uuid",
     ]
 )
-"""Those that llguidance enforces."""
+"""Those that llguidance enforces as the drafts mean them; not all of IPv6 is."""
 
 FORMAT_PATTERNS: Mapping[str, str] = {
     name: expression for name, expression in formats.PATTERNS.items() if name not in ENGINE_FORMATS
@@ -98,7 +97,7 @@ FORMAT_PATTERNS: Mapping[str, str] = {
 """Those that are given to the engine as an expression."""
 
 FORMAT_LIMITS: Mapping[str, str] = {
-    **{name: formats.PATTERNS[name] for name in ("date", "date-time", "time")},
+    **{name: formats.PATTERNS[name] for name in ("date", "date-time", "hostname", "time")},
     "email": "^[^@]{1,64}@",
 }
 """What llguidance's rules for formats leave out.
@@ -107,8 +106,8 @@ It takes 29 February in every year, a second 60 in every minute, and names of ma
 length. Leap seconds are taken only as UTC writes them.
 """
 
-JUDGED_FORMATS = frozenset(("regex",))
-"""Those that no regular expression describes, and that are judged on values."""
+JUDGED_FORMATS = frozenset(("idn-email", "idn-hostname", "regex"))
+"""Those that no regular expression describes whole, and that are judged on values."""
 
 UNENFORCED: Mapping[str, str] = {
     "disallow": "a keyword of draft-03",

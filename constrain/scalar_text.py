@@ -56,10 +56,10 @@ def _content_endings(shape: Shape, content: str) -> Iterator[str]:
     ]
     patterns = [found for found in map(pattern, wanted) if found is not None]
     seen: set[str] = set()
-    judged = [name for name in shape.all("format") if name in JUDGED_FORMATS]
+    judged = [n for n in shape.all("format") if n in JUDGED_FORMATS and n not in PATTERNS]
     if judged:
         for size in range(5):
-            for closers in itertools.product(("]", ")", "a", "}"), repeat=size):
+            for closers in itertools.product(("]", ")", "a", "}", "1}"), repeat=size):
                 closed = "".join(closers)
                 if all(holds(name, content + closed) for name in judged):
                     yield closed
