@@ -29,6 +29,7 @@ class SamplingOptions(TypedDict, total=False):
     skip_special_tokens: bool | None
     no_stop_trim: bool | None
     ebnf: str | None
+    grammar: str | Mapping[str, str] | None
     structural_tag: Mapping[str, Any] | str | None
     lenient: bool | None
     whitespace: int | None
@@ -97,7 +98,7 @@ def gen(
         **more,
     }
     held = {"choices": choices, "dtype": dtype, "json_schema": json_schema, "regex": regex}
-    held |= {"ebnf": more.get("ebnf"), "structural_tag": more.get("structural_tag")}
+    held |= {key: more.get(key) for key in ("ebnf", "grammar", "structural_tag")}
     names = [key for key, value in held.items() if value is not None]
     if len(names) > 1:
         raise ValueError(f"gen({name!r}) has both {names[0]} and {names[1]}; give one of them")
@@ -113,21 +114,49 @@ def gen(
     return Gen(name, settings(given), parse, typed)
 
 
-def gen_int(name: str | None = None, max_tokens: int | None = None, **options: Any) -> Expression:
+def gen_int(
+    name: str | None = None,
+    max_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
+    temperature: float | None = None,
+    **options: Any,
+) -> Expression:
     """A whole number; takes what ``gen`` takes. ``s.parsed(name)`` is an ``int``."""
-    return gen(name, max_tokens, dtype=int, **options)
+    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": int}
+    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
 
 
-def gen_float(name: str | None = None, max_tokens: int | None = None, **options: Any) -> Expression:
+def gen_float(
+    name: str | None = None,
+    max_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
+    temperature: float | None = None,
+    **options: Any,
+) -> Expression:
     """A decimal number; takes what ``gen`` takes. ``s.parsed(name)`` is a ``float``."""
-    return gen(name, max_tokens, dtype=float, **options)
+    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": float}
+    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
 
 
 def gen_string(
-    name: str | None = None, max_tokens: int | None = None, **options: Any
+    name: str | None = None,
+    max_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
+    temperature: float | None = None,
+    **options: Any,
 ) -> Expression:
     """A text in double quotes; takes what ``gen`` takes. ``s.parsed(name)`` has no quotes."""
-    return gen(name, max_tokens, dtype=str, **options)
+    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": str}
+    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
 
 
 def select(

@@ -12,7 +12,9 @@ from .openai_shape import answers
 from .refusal import refuse
 from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
 
-_CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag", "lenient", "whitespace")
+_CONSTRAINTS = (
+    "json_schema", "regex", "ebnf", "grammar", "structural_tag", "lenient", "whitespace",
+)  # fmt: skip
 _RENAMED = ("no_stop_trim", "return_logprob", "logprob_start_len", "top_logprobs_num")
 _APART = frozenset({*_CONSTRAINTS, *_RENAMED, "on_budget", "return_text_in_logprobs", "cache_salt"})
 _CANNOT = ("stop_regex", "priority", "tool_choice", "parallel_tool_calls")

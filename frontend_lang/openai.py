@@ -19,8 +19,8 @@ _PLAIN = ("temperature", "top_p", "n", "stop", "presence_penalty", "frequency_pe
 _OF_CHATS = ("json_schema", "tools", "tool_choice", "parallel_tool_calls")
 _CANNOT = (
     "min_tokens", "stop_token_ids", "stop_regex", "top_k", "min_p", "repetition_penalty",
-    "ignore_eos", "logprob_start_len", "regex", "ebnf", "structural_tag", "lenient", "whitespace",
-    "on_budget", "skip_special_tokens", "no_stop_trim", "cache_salt", "priority",
+    "ignore_eos", "logprob_start_len", "regex", "ebnf", "grammar", "structural_tag", "lenient",
+    "whitespace", "on_budget", "skip_special_tokens", "no_stop_trim", "cache_salt", "priority",
 )  # fmt: skip
 
 

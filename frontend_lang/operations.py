@@ -233,17 +233,7 @@ class Render:
         self.promise: Promise = Future()
 
     async def run(self, line: Line) -> None:
-        transcript = line.transcript
-        if not transcript.is_chat:
-            settle(self.promise, transcript.open_text)
-            return
-        if transcript.role == "assistant":
-            prompt = Prompt(
-                messages=tuple(transcript.messages), text=transcript.open_text, opens=True
-            )
-        else:
-            prompt = Prompt(messages=transcript.whole())
-        settle(self.promise, await line.run.runtime.render(prompt))
+        settle(self.promise, await line.run.render(line.transcript))
 
     def fail(self, failure: Failure) -> None:
         settle(self.promise, failure)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import loops
 from .runtime import Runtime, Sampling
+from .transcript import Transcript
 from .variables import Failure, Promise, settle
 
 if TYPE_CHECKING:
@@ -71,6 +72,16 @@ class Run:
             work(*args)
         else:
             self.loop.call_soon_threadsafe(work, *args)
+
+    async def render(self, transcript: Transcript) -> str:
+        """A transcript's text, as the model reads it."""
+        prompt = transcript.written()
+        return await self.runtime.render(prompt) if prompt.is_chat else prompt.text
+
+    def rendered(self, transcript: Transcript) -> str:
+        """The same, waited for outside of the run's loop, which may be closed."""
+        loop = loops.BACKGROUND.loop()
+        return asyncio.run_coroutine_threadsafe(self.render(transcript), loop).result()
 
     def cancel(self, error: BaseException) -> None:
         """Cancels all requests; whatever is still awaited fails with ``error``."""

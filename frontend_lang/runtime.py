@@ -76,6 +76,7 @@ class Sampling:
     regex: str | None = None
     json_schema: str | None = None
     ebnf: str | None = None
+    grammar: str | Mapping[str, str] | None = None
     structural_tag: Mapping[str, Any] | str | None = None
     lenient: bool = False
     whitespace: int = 0

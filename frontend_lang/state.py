@@ -85,12 +85,16 @@ class State:
 
     def text(self) -> str:
         """All text so far, as the model reads it."""
+        if self._settled and not loops.is_current(self._run.loop):
+            return self._line.run.rendered(self._line.transcript)
         asked = Render(f"text() at {site()}")
         self._line.put(asked)
         return str(self._wait(asked.promise))
 
     def messages(self) -> list[dict[str, Any]]:
         """All messages so far, in OpenAI's form."""
+        if self._settled:
+            return _messages(self._line.transcript)
         asked = Look(_messages, f"messages() at {site()}")
         self._line.put(asked)
         return list(self._wait(asked.promise))
@@ -235,6 +239,12 @@ class State:
             raise _blocking("reading", 'await s.aget("x"), s.atext(), s.amessages()')
         got = promise.result()
         return opened(got) if raising else got
+
+    @property
+    def _settled(self) -> bool:
+        """Whether all is done and well: what stands can be read at once. The event loop that it
+        was written on may be gone by then."""
+        return self._run.over and self._line.idle and self._line.failure is None
 
     @property
     def _complete(self) -> bool:

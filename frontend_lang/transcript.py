@@ -98,6 +98,14 @@ class Transcript:
             raise ValueError("the assistant's message ends with its calls of tools")
         return Prompt(messages=tuple(self.messages), text=self.open_text, opens=self.is_chat)
 
+    def written(self) -> Prompt:
+        """All that stands here, without a turn of the model's to come."""
+        if self._role == "assistant":
+            return Prompt(messages=tuple(self.messages), text=self.open_text, opens=True)
+        if self.is_chat:
+            return Prompt(messages=self.whole())
+        return Prompt(text=self.open_text)
+
     def whole(self) -> tuple[Message, ...]:
         """All messages, the open one included."""
         if self._role is None:

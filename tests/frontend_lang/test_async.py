@@ -61,6 +61,18 @@ def test_an_async_program_on_its_callers_loop() -> None:
     asyncio.run(main())
 
 
+def test_states_can_be_read_when_their_loop_is_gone() -> None:
+    state = asyncio.run(part.arun("x", backend=sw.Scripted(answer)))
+    assert state.messages()[-1] == {"role": "assistant", "content": "ON X."}
+    assert state.text().endswith("<|assistant|>\nON X.\n")
+    assert (state["part"], state.error(), list(state.text_iter())[-1]) == ("ON X.", None, "ON X.")
+
+    async def later() -> list[str]:
+        return [await state.aget("part"), await state.aret_value(), *[p async for p in state]]
+
+    assert asyncio.run(later()) == ["ON X.", "ON X.", "On x.", "ON X."]
+
+
 def test_an_async_program_without_a_loop_of_ones_own() -> None:
     assert whole.run(["x"], backend=sw.Scripted(answer)).ret_value == ["ON X.", "ON X.", "7"]
 

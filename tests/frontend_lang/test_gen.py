@@ -43,6 +43,7 @@ UNUSUAL: dict[str, Any] = {
     "regex": "[x]",
     "json_schema": '{"type": "null"}',
     "ebnf": 'root ::= "x"',
+    "grammar": {"syntax": "lark", "definition": 'start: "x"'},
     "structural_tag": {"triggers": []},
     "lenient": True,
     "whitespace": 2,

@@ -102,7 +102,8 @@ SCHEMA = sw.gen("x", json_schema={"type": "object"})
     ("name", "value"),
     [
         ("top_k", 5), ("min_p", 0.5), ("min_tokens", 1), ("repetition_penalty", 1.5),
-        ("regex", "x"), ("ebnf", "x"), ("structural_tag", {}), ("on_budget", "cut"),
+        ("regex", "x"), ("ebnf", "x"), ("grammar", "x"), ("structural_tag", {}),
+        ("on_budget", "cut"),
         ("ignore_eos", True), ("stop_token_ids", [1]), ("logprob_start_len", 0), ("priority", 1),
         ("cache_salt", "x"), ("stop_regex", "x"), ("lenient", True), ("whitespace", 1),
         ("skip_special_tokens", False), ("no_stop_trim", True),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -314,3 +317,58 @@ def test_ctrl_c_ends_a_run_at_once_and_cancels_its_requests() -> None:
     with pytest.raises(KeyboardInterrupt):
         program.run(backend=Endless([]))
     assert cancelled.wait(5)
+
+
+SCRIPT = """
+import sys, threading
+import sapwood as sw
+
+@sw.function
+def program(s, i):
+    for branch in s.fork(3):
+        branch += "x" + sw.gen("x")
+    if i == 2:
+        print("begun", flush=True)
+    s += "x" + sw.gen("x")
+    return s["x"]
+
+@sw.function
+async def native(s, i):
+    if i == 2:
+        print("begun", flush=True)
+    s += "x" + sw.gen("x")
+    return await s.aget("x")
+
+runtime = sw.Scripted(["never"] * 99, delay=600)
+how = sys.argv[1]
+if how == "run":
+    program.run(2, backend=runtime)
+elif how == "stream":
+    list(program.run(2, backend=runtime, stream=True).text_iter())
+elif how == "batch":
+    program.run_batch([(i,) for i in range(5)], backend=runtime, warm=False)
+elif how == "native":
+    native.run_batch([(i,) for i in range(5)], backend=runtime, warm=False)
+else:
+    import asyncio
+    asyncio.run(native.arun(2, backend=runtime))
+"""
+
+
+@pytest.mark.parametrize("how", ["run", "stream", "batch", "native", "loop"])
+def test_ctrl_c_in_a_process_of_its_own(how: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert "destroyed" not in errors
+    assert "never retrieved" not in errors
