@@ -1,4 +1,4 @@
-"""The command line: ``sapwood serve | generate | chat | schemas | version``.
+"""The command line: ``sapwood serve | generate | chat | batch | schemas | version``.
 
 Nothing heavy is imported before the command is known.
 """
@@ -100,6 +100,13 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     _add_chat(
         command("chat [flags]", chat, "talk to a running server, or to a model in this process")
+    )
+    _add_batch(
+        command(
+            "batch INPUT OUTPUT [--server URL] [flags]",
+            batch,
+            "answer the lines of an OpenAI batch file; a second start goes on where one ended",
+        )
     )
     _add_schemas(
         command(
@@ -216,6 +223,25 @@ def chat(given: argparse.Namespace) -> int:
             return (piece.text for piece in engine.stream(messages, params))
 
         return converse(answer, given.system)
+
+
+def _add_batch(parser: Parser) -> None:
+    parser.add_argument("input", help="lines of {custom_id, method, url, body}")
+    parser.add_argument("output", help="gets a line for each, as they are finished")
+    parser.add_argument("--server", help="a running server; default: a model in this process")
+    parser.add_argument("--api-key", help="sent to the server as a bearer token")
+    parser.add_argument(
+        "--concurrency", type=int, default=64, help="requests at the same time (default: 64)"
+    )
+    for kind in ENGINE_PARTS:
+        add_flags(parser, kind)
+
+
+def batch(given: argparse.Namespace) -> int:
+    """``sapwood batch``."""
+    from sapwood.batch_command import batch as run
+
+    return run(given, open_engine)
 
 
 def _add_schemas(parser: Parser) -> None:

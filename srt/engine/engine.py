@@ -131,6 +131,12 @@ class Engine:
         call = await self._acall(chat.prepared)
         return self._chats.reply(call, chat.body)
 
+    async def acomplete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's completions, as ``achat`` is its chat completions."""
+        given = await asyncio.to_thread(self._chats.read_completion, body)
+        call = await self._acall(given.prepared)
+        return self._chats.reply_completion(call, given.body)
+
     def stream(
         self,
         prompt: PromptLike,
