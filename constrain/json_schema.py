@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from .blame import blamed
 from .closing import Closer
 from .ending_matcher import Ending, EndingMatcher
 from .grammar import CompiledGrammar, Compiler
@@ -70,9 +71,22 @@ def enforced(
         except Refusal as refusal:
             looser = relaxed(made, refusal.reason)
             if looser is None:
-                raise
+                raise _placed(refusal, schema, made, compiler) from None
             made = looser
     raise Refusal("", "", "the schema is too far from what can be enforced")
+
+
+def _placed(refusal: Refusal, schema: Any, made: SchemaPlan, compiler: Compiler) -> Refusal:
+    """The engine's refusal with the place that it is about."""
+
+    def refused(part: Any) -> str | None:
+        try:
+            compiler.enforced(plan(part).engine)
+        except Refusal as error:
+            return error.reason
+        return None
+
+    return Refusal(*blamed(schema, made.exact, refusal.reason, refused))
 
 
 def _parsed(text: str) -> Any:

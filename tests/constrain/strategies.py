@@ -18,9 +18,7 @@ scalars = (
     | st.sampled_from(["", "a", "ab", "b c", "ä", '"'])
 )
 literals = (
-    scalars
-    | st.lists(scalars, max_size=2)
-    | st.dictionaries(st.sampled_from(NAMES), scalars)
+    scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from(NAMES), scalars)
 )
 
 

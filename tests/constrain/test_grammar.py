@@ -119,6 +119,25 @@ def test_agrees_with_a_validator(schema: Any) -> None:
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "", "$ref"),
         ({"$ref": "#/x-parts/p", "x-parts": {"p": {"minLength": -1}}}, "/x-parts/p", "minLength"),
         ({"extends": {}}, "", "extends"),
+        (
+            {
+                "type": "array",
+                "items": [{"minLength": 5, "maxLength": 3, "type": "string"}],
+                "minItems": 1,
+            },
+            "/items/0",
+            "minLength",
+        ),
+        (
+            {
+                "$ref": "#/definitions/u",
+                "definitions": {
+                    "u": {"type": "object", "required": ["w"], "additionalProperties": False}
+                },
+            },
+            "/definitions/u",
+            "required",
+        ),
     ],
 )
 def test_refused_with_its_place(schema: Any, pointer: str, keyword: str) -> None:
