@@ -54,16 +54,13 @@ def blamed(
 def _followed(pointer: str, place: Any, exact: Any) -> tuple[str, Any]:
     """What a subschema that is only a reference refers to."""
     seen = set[str]()
-    while (
-        isinstance(place, dict)
-        and set(place) - set(_HOLDERS) == {"$ref"}
-        and place["$ref"] not in seen
-    ):
-        seen.add(place["$ref"])
-        inner = target(place["$ref"], exact)
-        if not isinstance(inner, dict):
+    while isinstance(place, dict) and set(place) - set(_HOLDERS) == {"$ref"}:
+        ref = place["$ref"]
+        inner = target(ref, exact)
+        if ref in seen or not isinstance(inner, dict):
             break
-        pointer, place = place["$ref"][1:], inner
+        seen.add(ref)
+        pointer, place = ref[1:], inner
     return pointer, place
 
 
