@@ -14,6 +14,7 @@ from sapwood.constrain.spec import Constraint
 from sapwood.constrain.vocabulary import Vocabulary
 
 from .errors import RequestError
+from .interruptible import Interruptible
 from .log import Log
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ MAX_WAITING = 256
 class Compiling:
     """A constraint that is being compiled, or was. Once ``done``, ``result`` gives it."""
 
-    __slots__ = ("_began", "_future", "deadline")
+    __slots__ = ("_began", "_future", "deadline", "stop")
 
-    def __init__(self, future: Future[Compiled], began: float, deadline: float) -> None:
+    def __init__(
+        self, future: Future[Compiled], stop: Callable[[], None], began: float, deadline: float
+    ) -> None:
         self._future = future
+        self.stop = stop
         self._began = began
         self.deadline = began + deadline
 
@@ -70,8 +74,8 @@ class Constraints:
     """The constraints of one model's requests.
 
     Compiling happens in a thread of its own, one constraint at a time, each once for all who ask
-    while it lasts or later. One that takes too long is given up, and so is its thread: the next
-    ones get another. ``ask`` and ``info`` belong to one thread. Nothing is imported or made before
+    while it lasts or later. One that takes too long is stopped, and the next ones get another
+    thread: native code may hold the first for a while yet. ``ask`` and ``info`` belong to one thread. Nothing is imported or made before
     the first constraint comes.
     """
 
@@ -120,15 +124,18 @@ class Constraints:
                 code="queue_full",
                 status=503,
             )
-        future = self._threads.submit(self._compile, constraint)
-        compiling = Compiling(future, self._clock(), self._deadline)
+        work = Interruptible(lambda: self._compile(constraint))
+        future = self._threads.submit(work)
+        compiling = Compiling(future, work.stop, self._clock(), self._deadline)
         self._known[constraint] = compiling
         self._forget()
         return compiling
 
     def give_up(self, constraint: Constraint) -> None:
-        """Stops waiting for one that takes too long."""
-        if self._known.pop(constraint, None) is not None:
+        """Stops one that takes too long."""
+        given_up = self._known.pop(constraint, None)
+        if given_up is not None:
+            given_up.stop()
             self._log.warning("a constraint takes too long to compile", seconds=self._deadline)
             self._threads.shutdown(wait=False, cancel_futures=False)
             self._threads = _thread()

@@ -47,7 +47,8 @@ class Guidance:
     def enter(self, request: Request) -> list[int]:
         """Takes a request in that has a matcher: tokens that must come first, if any.
 
-        ``RequestError`` where the budget does not even hold the shortest output that is known.
+        ``RequestError`` where the budget does not hold the shortest output that is known, or none
+        is known.
         """
         matcher, room = request.matcher, _room(request, 0)
         assert matcher is not None
@@ -55,6 +56,12 @@ class Guidance:
             matcher.consume(request.tokens[request.prompt_len :].tolist())
         elif room and not request.may_be_cut:
             least = len(matcher.completion())
+            if not least:
+                raise RequestError(
+                    "how short an output of this grammar can be is not known, so that it cannot "
+                    'be sure to end within its budget; on_budget "cut" takes it all the same',
+                    code="constraint_refused",
+                )
             if least > room:
                 raise RequestError(
                     f"the shortest output that the constraint allows has {least} tokens, and the "

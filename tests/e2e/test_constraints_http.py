@@ -164,6 +164,7 @@ def test_c001_refusals_point_into_the_schema(server: Any, stream: bool, n: int) 
         ({"grammar": {"syntax": "lark", "definition": "start: nope"}}, "grammar.definition"),
         ({"grammar": {"syntax": "lark", "definition": "start: start"}}, "grammar.definition"),
         ({"ebnf": "root ::= root"}, "ebnf"),
+        ({"grammar": {"syntax": "lark", "definition": 'start: "a"+'}}, "grammar.definition"),
         ({"grammar": {"syntax": "lark", "definition": 'x: "a"'}}, "grammar.definition"),
     ],
 )
@@ -214,7 +215,13 @@ def test_c021_each_right_shape_is_applied(server: Any, client: openai.OpenAI) ->
         ({"choice": ["spruce", "pine", "fir"]}, "spruce|pine|fir"),
         ({"guided_choice": ["spruce"]}, "spruce"),
         ({"ebnf": 'root ::= "<" [a-c]+ ">" '}, "<[a-c]+>"),
-        ({"grammar": {"syntax": "lark", "definition": 'start: "<" /[a-c]+/ ">"'}}, "<[a-c]+>"),
+        (
+            {
+                "grammar": {"syntax": "lark", "definition": 'start: "<" /[a-c]{1,9}/ ">"'},
+                "on_budget": "cut",
+            },
+            "<[a-c]+>",
+        ),
         ({"structured_outputs": {"regex": "[0-9]{4}"}}, "[0-9]{4}"),
     ],
 )

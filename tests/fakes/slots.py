@@ -118,7 +118,7 @@ class SlotConstraints:
         self._waiting.append((constraint, future))
         if not self.held_back:
             self.compile()
-        return Compiling(future, 0.0, 10.0)
+        return Compiling(future, lambda: None, 0.0, 10.0)
 
     def compile(self) -> None:
         for constraint, future in self._waiting:

@@ -24,6 +24,7 @@ class Compiler:
 
     def __init__(self) -> None:
         self.made: list[Constraint] = []
+        self.turns = 0
         self.go = threading.Event()
         self.go.set()
 
@@ -31,6 +32,8 @@ class Compiler:
         self.made.append(constraint)
         if constraint.options == ("slow",):
             self.go.wait(10)
+        while constraint.options == ("endless",):
+            self.turns += 1
         if constraint.options == ("refused",):
             raise Refusal("/x", "enum", "not that")
         if constraint.options == ("broken",):
@@ -108,6 +111,32 @@ def test_one_that_takes_too_long_is_given_up_and_others_go_on(compiler: Compiler
     with pytest.raises(RequestError, match="within 5 seconds"):
         slow.result()
     assert wait(constraints.ask(of("a"))).result().engine == "scripted"
+
+
+def test_the_work_on_one_that_is_given_up_stops(compiler: Compiler) -> None:
+    constraints = service(compiler)
+    endless = constraints.ask(of("endless"))
+    queued = constraints.ask(of("endless", "queued"))
+    while not compiler.turns:
+        time.sleep(0.001)
+    constraints.give_up(of("endless"))
+    with pytest.raises(RequestError, match="not compiled within 10 seconds"):
+        wait(endless).result()
+    stopped_at = compiler.turns
+    assert wait(queued).result().engine == "scripted"
+    assert compiler.turns == stopped_at
+
+
+def test_one_that_is_given_up_before_its_turn_is_not_begun(compiler: Compiler) -> None:
+    constraints = service(compiler)
+    compiler.go.clear()
+    slow, waits = constraints.ask(of("slow")), constraints.ask(of("waits"))
+    constraints.give_up(of("waits"))
+    compiler.go.set()
+    wait(slow)
+    with pytest.raises(RequestError, match="not compiled"):
+        wait(waits).result()
+    assert of("waits") not in compiler.made
 
 
 def test_the_least_recently_used_is_dropped(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sapwood.srt.messages import Finish
-from tests.fakes.slots import END, SlotConstraints, slots
+from tests.fakes.slots import END, SlotConstraints, SlotMatcher, slots
 from tests.fakes.stand import Stand
 
 FREE = "3 4 5 6 7 8 9"
@@ -99,6 +99,19 @@ def test_a_budget_that_is_too_small_is_refused_with_the_number() -> None:
     assert refused is not None
     assert (refused.status, refused.param, refused.code) == (400, "max_tokens", "budget_too_small")
     assert "has 4 tokens, and the budget is 3" in refused.message
+
+
+def test_an_output_of_no_known_length_is_refused_unless_it_may_be_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SlotMatcher, "completion", lambda self: [])
+    held = stand()
+    refused = held.generate("a", [1], constraint=slots(FREE)).refused
+    assert refused is not None
+    assert (refused.status, refused.code) == (400, "constraint_refused")
+    assert 'on_budget "cut"' in refused.message
+    taken = held.generate("b", [1], on_budget="cut", constraint=slots(FREE))
+    assert taken.finish == Finish("stop", END)
 
 
 def test_an_output_may_be_cut_where_that_is_asked_for() -> None:

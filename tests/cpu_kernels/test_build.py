@@ -78,7 +78,7 @@ def test_a_kernel_has_one_signature() -> None:
 
 PLAIN = """
 import torch
-from tests.kernels import test_cpu_attention as t
+from tests.cpu_kernels import test_cpu_attention as t
 from sapwood.srt.kernels.emit import has_dots
 assert not has_dots()
 for shape in ((9, 3, 64), (4, 2, 8), (5, 1, 100)):
