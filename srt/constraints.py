@@ -73,10 +73,10 @@ class Compiling:
 class Constraints:
     """The constraints of one model's requests.
 
-    Compiling happens in a thread of its own, one constraint at a time, each once for all who ask
-    while it lasts or later. One that takes too long is stopped, and the next ones get another
-    thread: native code may hold the first for a while yet. ``ask`` and ``info`` belong to one thread. Nothing is imported or made before
-    the first constraint comes.
+    Compiling happens in a thread of its own, one constraint at a time, each once for all who
+    ask while it lasts or later. One that takes too long is stopped, and the next ones get
+    another thread: native code may hold the first for a while yet. ``ask`` and ``info`` belong
+    to one thread. Nothing is imported or made before the first constraint comes.
     """
 
     def __init__(
