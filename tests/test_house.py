@@ -35,6 +35,7 @@ LEVELS = {
     5: ("scheduler", "runner"),
     6: (
         "constraints",
+        "interruptible",
         "guidance",
         "held_submits",
         "core",

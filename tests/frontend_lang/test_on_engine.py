@@ -121,7 +121,7 @@ def test_constraints(engine: Engine) -> None:
         s += sw.user("A code?") + sw.assistant(sw.gen("code", regex="[A-Z]{3}-[0-9]{2}"))
         s += sw.user("x?") + sw.assistant(sw.gen("ebnf", ebnf='root ::= "a" | "b"'))
         lark = {"syntax": "lark", "definition": 'start: "c" | "d"'}
-        s += sw.user("xx?") + sw.assistant(sw.gen("lark", grammar=lark))
+        s += sw.user("xx?") + sw.assistant(sw.gen("lark", grammar=lark, on_budget="cut"))
         s += sw.user("y?") + sw.assistant(sw.gen_float("float", max_tokens=8))
         s += sw.user("z?") + sw.assistant(sw.gen_string("string", max_tokens=12))
         s += sw.user("t?") + sw.assistant(sw.gen("truth", dtype=bool))
