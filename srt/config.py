@@ -105,6 +105,13 @@ class SchedulerConfig:
     reserve_tokens: int = flag(
         32, "tokens of output that each row must find room for when another is admitted", low=0
     )
+    speculate: str = flag(
+        "off",
+        "guess tokens from what a request has said before, and verify them in one step; "
+        "auto: only where the measured cost of a step lets it pay",
+        ("off", "ngram", "auto"),
+    )
+    draft_tokens: int = flag(8, "most tokens guessed for a row in a step", low=1, high=64)
 
 
 @dataclass(frozen=True, kw_only=True)

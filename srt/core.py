@@ -154,7 +154,9 @@ class Core:
             logits = self._runner.forward(batch)
             sampled = self._sampled(batch, logits)
             events = self._scheduler.commit(batch, sampled)
-            self._tell(events, began, stepped=True)
+            seconds = self._clock() - began
+            self._scheduler.took(batch, seconds)
+            self._tell(events, began, seconds)
         replies, self._replies = self._replies, []
         return replies
 
@@ -228,9 +230,10 @@ class Core:
             closed_tokens=guidance.closed,
         )
 
-    def _tell(self, events: Events, began: float, stepped: bool = False) -> None:
-        """Turns events into messages: samples open before their tokens come."""
-        if not events and not stepped:
+    def _tell(self, events: Events, began: float, seconds: float | None = None) -> None:
+        """Turns events into messages: samples open before their tokens come. ``seconds`` is what a
+        step took, if they are of one."""
+        if not events and seconds is None:
             return
         queued = [began - self._arrived.pop(_key(each), began) for each in events.opened]
         self._replies += events.opened
@@ -240,11 +243,11 @@ class Core:
         for item in events.items:
             if item.finish is not None:  # it may have been aborted before it started
                 self._arrived.pop(_key(item), None)
-        if events.items or stepped:
+        if events.items or seconds is not None:
             stats = msgspec.structs.replace(
                 self.stats(),
-                step_seconds=self._clock() - began if stepped else 0.0,
-                queue_seconds=queued if stepped else [],
+                step_seconds=seconds or 0.0,
+                queue_seconds=[] if seconds is None else queued,
             )
             self._replies.append(Tokens(events.items, stats))
 

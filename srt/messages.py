@@ -103,7 +103,9 @@ class StepStats(msgspec.Struct, frozen=True, array_like=True):
 
     ``constrained_draws`` are rows that drew under a constraint, ``forced_tokens`` what it added
     without a draw, ``vetoed_tokens`` draws that it took back, ``closed_tokens`` tokens that it
-    chose so that the output ends within its budget.
+    chose so that the output ends within its budget. ``drafted_tokens`` are tokens computed on the
+    guess that they come next, ``accepted_tokens`` those of them that did, without a step of their
+    own.
     """
 
     steps: int = 0
@@ -122,6 +124,8 @@ class StepStats(msgspec.Struct, frozen=True, array_like=True):
     forced_tokens: int = 0
     vetoed_tokens: int = 0
     closed_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     step_seconds: float = 0.0
     queue_seconds: list[float] = []
     """Waiting times of the requests that started in this step."""

@@ -42,6 +42,8 @@ _COUNTERS = {
     "forced_tokens": ("sapwood_forced_tokens", "Tokens that a constraint added without a draw."),
     "vetoed_tokens": ("sapwood_vetoed_tokens", "Draws that a constraint took back."),
     "closed_tokens": ("sapwood_closed_tokens", "Tokens chosen to end within a budget."),
+    "drafted_tokens": ("sapwood_drafted_tokens", "Tokens computed on a guess."),
+    "accepted_tokens": ("sapwood_accepted_tokens", "Guessed tokens that were right."),
 }
 
 

@@ -94,14 +94,31 @@ class Request:
         """Number of output tokens so far."""
         return self._length - self.prompt_len
 
-    @property
-    def banned_until_min(self) -> frozenset[int]:
-        """Tokens that may not be drawn next: those that end the sample, before ``min_tokens``."""
-        return self.stop_ids if self.output_len < self.params.min_tokens else frozenset()
+    def upto(self, stop: int) -> npt.NDArray[np.int32]:
+        """The first ``stop`` tokens, those drafted last among them, int32[stop]; a view, to be read
+        only, and before the next token is appended."""
+        return self._tokens[:stop]
+
+    def banned_after(self, position: int) -> frozenset[int]:
+        """Tokens that may not be drawn to follow ``position``: those that end the sample, before
+        ``min_tokens``."""
+        output_len = position + 1 - self.prompt_len
+        return self.stop_ids if output_len < self.params.min_tokens else frozenset()
+
+    def draft(self, tokens: npt.NDArray[np.int32]) -> None:
+        """Writes what may come next behind the last token, without adding it."""
+        stop = self._length + len(tokens)
+        self._reserve(stop)
+        self._tokens[self._length : stop] = tokens
 
     def append(self, token: int) -> None:
         """Adds one output token."""
-        if self._length == len(self._tokens):
-            self._tokens = np.concatenate([self._tokens, np.empty_like(self._tokens)])
+        self._reserve(self._length + 1)
         self._tokens[self._length] = token
         self._length += 1
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._tokens):
+            grown = np.empty(2 * size, np.int32)
+            grown[: self._length] = self.tokens
+            self._tokens = grown

@@ -111,7 +111,7 @@ class ModelRunner:
     def forward(self, batch: Batch) -> Logits:
         """One variable-length forward pass; fills the KV of every row's tokens."""
         rows = batch.rows
-        ids = np.concatenate([r.request.tokens[r.start : r.stop] for r in rows])
+        ids = np.concatenate([r.request.upto(r.stop)[r.start :] for r in rows])
         positions = np.concatenate([np.arange(r.start, r.stop) for r in rows])
         self._attention.plan(batch)
         hidden_TE = self._model.forward(self._put(ids.astype(np.int64)), self._put(positions))
@@ -135,7 +135,10 @@ class ModelRunner:
     def sample(
         self, batch: Batch, logits: Logits, masks: Sequence[MaskRow | None] | None = None
     ) -> Sampled:
-        """Draws a token for each sampled position; a row without usable logits fails alone."""
+        """Draws a token for each sampled position; a row without usable logits fails alone.
+
+        Where only the logits after a draft are unusable, the row's tokens end before them.
+        """
         draws, owners = [], []
         for index, row in enumerate(batch.rows):
             for position in range(row.sample_from, row.stop):
@@ -147,11 +150,12 @@ class ModelRunner:
         if draws:
             drawn, wrong = self._sampler.sample(logits.logits_SV, draws)
             for token, error, owner in zip(drawn, wrong, owners, strict=True):
-                ids[owner].append(token)
                 errors[owner] = errors[owner] or error
-        for owner, error in enumerate(errors):
-            if error is not None:
-                ids[owner] = []
+                if errors[owner] is None:
+                    ids[owner].append(token)
+        for index, row in enumerate(batch.rows):
+            if row.drafted and ids[index]:
+                ids[index], errors[index] = row.verified(ids[index]), None
         logprobs = self._output_logprobs(batch, logits.logits_SV, ids)
         return Sampled(ids, logprobs, logits.prompt_logprobs, errors)
 
@@ -224,9 +228,9 @@ def _draw(row: Row, position: int, mask: MaskRow | None) -> Draw:
         seed=request.seed,
         choice=request.choice,
         position=position + 1 - request.prompt_len,
-        tokens=request.tokens,
+        tokens=request.upto(position + 1),
         prompt_len=request.prompt_len,
-        banned=tuple(request.banned_until_min),
+        banned=tuple(request.banned_after(position)),
         mask=mask,
     )
 

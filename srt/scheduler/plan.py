@@ -55,14 +55,14 @@ def row_of(task: Task, stop: int, page_size: int) -> Row:
     """A task's part of a step that computes it up to ``stop``."""
     request = task.request
     assert request.hold is not None
-    samples = stop == request.length < task.end
+    samples = stop >= request.length and request.length < task.end
     score_from = max(request.computed, task.score_next)
     score_to = min(stop, task.score_end)
     return Row(
         request,
         request.computed,
         stop,
-        stop - 1 if samples else stop,
+        request.length - 1 if samples else stop,
         min(score_from, score_to),
         score_to,
         request.hold.pages[: -(-stop // page_size)],

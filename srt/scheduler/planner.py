@@ -7,6 +7,7 @@ from itertools import islice
 from ..config import SchedulerConfig
 from ..memory.prefix_cache import PrefixCache
 from .counters import Counters
+from .drafts import Drafts
 from .events import Outbox
 from .plan import Plan
 from .running import RunningRows
@@ -30,6 +31,7 @@ class Planner:
         self.waiting = WaitingQueue(self._cached_length, config.ageing_steps)
         rows = min(config.max_running, config.max_batched_tokens)
         self.running = RunningRows(cache, rows, config.reserve_tokens)
+        self.drafts = Drafts(config)
         self.outbox = Outbox()
         self.counters = Counters()
 
@@ -38,13 +40,15 @@ class Planner:
 
         Decoding rows come first, then rows that fill in what they came with, then what is admitted,
         as far as the tokens of a step go. What is left then goes to the rows that fill in, in the
-        order of their admission.
+        order of their admission, and last to drafts.
         """
         plan = Plan(self._budget)
         calm = self._plan_running(plan)
         if calm and plan.left and self.running.n_slots and self.waiting:
             self._admit(plan)
         self._top_up(plan)
+        if self.drafts.on:
+            self._draft(plan)
         return plan
 
     def _plan_running(self, plan: Plan) -> bool:
@@ -113,6 +117,17 @@ class Planner:
             assert hold is not None
             if self._cache.grow(hold, stop):
                 plan.extend(task, stop)
+
+    def _draft(self, plan: Plan) -> None:
+        """Lets rows that generate guess further tokens, where there are pages for them."""
+        for task, ids in self.drafts.choose(plan.stops, plan.left):
+            request = task.request
+            assert request.hold is not None
+            stop = request.length + len(ids)
+            if self._cache.grow(request.hold, stop):
+                request.draft(ids)
+                plan.extend(task, stop)
+                self.counters.drafted += len(ids)
 
     def _started(self, task: Task) -> None:
         request = task.request

@@ -135,6 +135,8 @@ class Scheduler:
             output_tokens=counters.outputs,
             pushed_back=counters.pushed_back,
             evicted_pages=cache.evicted,
+            drafted_tokens=counters.drafted,
+            accepted_tokens=counters.accepted,
         )
 
     def audit(self) -> None:
@@ -193,27 +195,43 @@ class Scheduler:
         self._waiting.unpark(self._running)
         return self._outbox.take()
 
+    def took(self, batch: Batch, seconds: float) -> None:
+        """Tells how long a step took: whether drafts pay depends on it."""
+        if self._planner.drafts.on and all(row.sample_from == row.start for row in batch.rows):
+            self._planner.drafts.costs.add(batch.n_tokens, seconds)
+
     def _commit_row(self, task: Task, row: Row, sampled: Sampled, index: int) -> None:
         request = task.request
         assert request.hold is not None
-        request.computed = row.stop
-        self._cache.commit(request.hold, request.tokens, row.stop)
+        drawn, finish = None, None
+        if row.stop >= request.length:
+            if request.length >= task.end:  # nothing is to be generated
+                finish = Finish("length")
+            else:
+                ids = sampled.ids[index]
+                drawn, finish = self._take_tokens(task, ids, sampled.logprobs[index])
+                if row.drafted:
+                    self._planner.drafts.learn(task, row.drafted, len(ids) - 1)
+                    self._counters.accepted += len(drawn.ids) - 1
+        # The last token that was drawn has no KV, and what a wrong draft left is of no use.
+        request.computed = request.length - 1 if row.drafted else row.stop
+        self._cache.commit(request.hold, request.tokens, request.computed)
+        if row.drafted:
+            self._cache.shrink(request.hold, request.computed)
         if row.start < request.prompt_len:
             self._counters.computed_prompt += min(row.stop, request.prompt_len) - row.start
         if row.score_from < row.score_to:
             assert task.scored is not None
             task.scored += sampled.prompt_logprobs[index] or []
             task.score_next = row.score_to
-        if row.stop < request.length:
-            return
-        if request.length >= task.end:  # nothing is to be generated
-            self._retire(task, Finish("length"))
-        else:
-            self._take_tokens(task, sampled.ids[index], sampled.logprobs[index])
+        if finish is not None:
+            self._retire(task, finish, drawn)
+        elif drawn is not None:
+            self._report(task, drawn, None)
 
     def _take_tokens(
         self, task: Task, ids: list[int], logprobs: list[TokenLogprobs] | None
-    ) -> None:
+    ) -> tuple[Drawn, Finish | None]:
         """Appends the tokens that a row has drawn, up to the one with which it ends."""
         index, finish, taken = task.request.output_len, None, 0
         while finish is None and taken < len(ids):
@@ -225,11 +243,7 @@ class Scheduler:
         if taken < len(ids):
             ids = ids[:taken]
             logprobs = None if logprobs is None else logprobs[:taken]
-        drawn = Drawn(index, ids, logprobs)
-        if finish is None:
-            self._report(task, drawn, None)
-        else:
-            self._retire(task, finish, drawn)
+        return Drawn(index, ids, logprobs), finish
 
     def _append(self, task: Task, token: int) -> Finish | None:
         task.request.append(token)

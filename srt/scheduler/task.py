@@ -7,6 +7,7 @@ from sapwood.constrain.spec import Warning
 from ..messages import Opened, Submit, TokenLogprobs
 from ..request import Request
 from ..stops import StopMatcher
+from .guesser import Guesser
 
 
 class Task:
@@ -18,7 +19,7 @@ class Task:
     arrival, ``arrived`` is the step of it. ``looked_up`` is the step at which ``cached_seen``, the
     length of its cached prefix, was read.
     ``pending`` are output tokens that nobody has been told of: those that a constraint began with.
-    ``warnings`` are the constraint's.
+    ``warnings`` are the constraint's. ``guesser`` is there once something was to be drafted.
     While ``leader`` is set it waits for that running task to have computed ``share`` tokens.
     """
 
@@ -27,6 +28,7 @@ class Task:
         "cached_seen",
         "end",
         "found",
+        "guesser",
         "in_flight",
         "known",
         "leader",
@@ -77,6 +79,7 @@ class Task:
             output_ids=submit.output_ids,
             delivered=submit.delivered,
         )
+        self.guesser: Guesser | None = None
         self.stops = StopMatcher(params.stop) if params.stop else None
         start = params.prompt_logprobs_from
         self.scored: list[TokenLogprobs] | None = None if start is None else []

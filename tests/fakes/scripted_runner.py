@@ -32,7 +32,9 @@ class ScriptedRunner:
     """Draws tokens by a hash of all tokens so far, or from a script.
 
     ``script[rid]`` are the output tokens of a request, the last one repeated for ever.
-    ``fails[rid]`` is the output position at which that request's logits are NaN.
+    ``fails[rid]`` is the output position at which that request's logits are NaN. With ``memory``
+    only that many last tokens are hashed, and every seventh time all: so output repeats itself,
+    but not for ever.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class ScriptedRunner:
         vocab_size: int = 64,
         script: Mapping[str, Sequence[int]] | None = None,
         fails: Mapping[str, int] | None = None,
+        memory: int | None = None,
     ) -> None:
         self.pool = ScriptedPool(n_pages, page_size)
         self.vocab_size = vocab_size
         self.script = dict(script or {})
         self.fails = dict(fails or {})
+        self.memory = memory
         self.steps: list[Batch] = []
         self._hashes: dict[int, tuple[Request, list[int]]] = {}
 
@@ -77,9 +81,14 @@ class ScriptedRunner:
         for index, row in enumerate(batch.rows):
             request = row.request
             mask = None if masks is None else masks[index]
-            ids = [self._draw(request, at, mask) for at in range(row.sample_from, row.stop)]
-            failed = bool(ids) and self.fails.get(request.rid) == request.output_len
-            sampled.ids.append([] if failed else ids)
+            places = range(row.sample_from, row.stop)
+            ids = [self._draw(request, at, mask) for at in places]
+            bad = self.fails.get(request.rid)
+            if bad is not None:
+                ids = ids[: max(bad - (row.sample_from + 1 - request.prompt_len), 0)]
+            failed = bool(places) and not ids
+            ids = row.verified(ids)
+            sampled.ids.append(ids)
             sampled.logprobs.append(
                 None
                 if failed or request.params.logprobs is None
@@ -117,14 +126,16 @@ class ScriptedRunner:
     ) -> int:
         script = self.script.get(request.rid)
         if script is not None:
-            return script[min(request.output_len, len(script) - 1)]
+            return script[min(at + 1 - request.prompt_len, len(script) - 1)]
         value = self._request_hashes(request, at + 1)[at] + request.seed * 7919
+        if self.memory is not None and at % 7:
+            value = hash(tuple(request.upto(at + 1)[-self.memory :].tolist())) + request.seed
         if mask is not None:
             bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
             allowed = np.flatnonzero(bits)
             return int(allowed[(value + attempt) % len(allowed)])
         token = value % self.vocab_size
-        while token in request.banned_until_min:
+        while token in request.banned_after(at):
             token = (token + 1) % self.vocab_size
         return token
 
@@ -140,8 +151,9 @@ class ScriptedRunner:
 
     def _request_hashes(self, request: Request, stop: int) -> list[int]:
         _, hashes = self._hashes.setdefault(id(request), (request, []))
+        del hashes[request.length - 1 :]  # beyond them are drafts, others each time
         start = hashes[-1] if hashes else int.from_bytes(request.namespace, "big") % _MODULUS
-        for token in request.tokens[len(hashes) : stop].tolist():
+        for token in request.upto(stop)[len(hashes) :].tolist():
             start = (start * _FACTOR + token + 1) % _MODULUS
             hashes.append(start)
         return hashes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sapwood.constrain.spec import Constraint
@@ -84,7 +84,9 @@ class Stand:
         fails: dict[str, int] | None = None,
         eos: frozenset[int] = frozenset({EOS}),
         constraints: Any = None,
-        **config: int,
+        memory: int | None = None,
+        clock: Callable[[], float] | None = None,
+        **config: Any,
     ) -> None:
         self.cache = PrefixCache(RadixTree(page_size), PageAllocator(pages))
         self.scheduler = Scheduler(
@@ -94,9 +96,11 @@ class Stand:
             eos_ids=eos,
             text=TEXT,
         )
-        self.runner = ScriptedRunner(pages, page_size, vocab_size=VOCAB, script=script, fails=fails)
+        self.runner = ScriptedRunner(
+            pages, page_size, vocab_size=VOCAB, script=script, fails=fails, memory=memory
+        )
         self.budget = SchedulerConfig(**config).max_batched_tokens
-        self.core = Core(self.scheduler, self.runner, TickClock(), constraints)
+        self.core = Core(self.scheduler, self.runner, clock or TickClock(), constraints)
         self.results: dict[Key, Result] = {}
         self.stats = StepStats()
         self.replies: list[ControlReply] = []

@@ -65,16 +65,16 @@ def test_sampler_is_told_what_to_keep_from_being_drawn() -> None:
     banned = []
     while stand.core.busy:
         stand.step()
-        banned.append(stand.runner.steps[-1].rows[0].request.banned_until_min)
-    assert banned[0] == {EOS, 7}  # one token is there by now
-    assert banned[1:] == [frozenset()] * 3
+        row = stand.runner.steps[-1].rows[0]
+        banned.append(row.request.banned_after(row.stop - 1))
+    assert banned == [{EOS, 7}, {EOS, 7}, frozenset(), frozenset()]
 
 
 def test_ignored_end_of_sequence_may_be_drawn_before_min_tokens() -> None:
     stand = scripted([5])
     stand.submit("r", [1], max_tokens=4, min_tokens=2, ignore_eos=True)
     stand.step()
-    assert stand.runner.steps[-1].rows[0].request.banned_until_min == frozenset()
+    assert stand.runner.steps[-1].rows[0].request.banned_after(0) == frozenset()
 
 
 def test_stop_string_over_two_tokens() -> None:

@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapwood.srt.messages import StepStats
 from tests.fakes.stand import VOCAB, Result, Stand
 
 
-def alone(prompt: list[int], page_size: int, seed: int, options: dict[str, Any]) -> Result:
-    """The same sample with the whole of a large pool to itself, cold."""
-    stand = Stand(pages=2048, page_size=page_size)
+def alone(
+    prompt: list[int],
+    page_size: int,
+    seed: int,
+    options: dict[str, Any],
+    memory: int | None = None,
+) -> Result:
+    """The same sample with the whole of a large pool to itself, cold, and no drafts."""
+    stand = Stand(pages=2048, page_size=page_size, memory=memory)
     return stand.generate("alone", prompt, seed=seed, **options)
 
 
@@ -85,7 +92,8 @@ class Load:
                 if result.finish.reason == "abort":
                     assert rid in self.aborted
                 elif self.random.random() < share:
-                    expected = alone(prompt, self.page_size, seed + choice, options)
+                    memory = self.stand.runner.memory
+                    expected = alone(prompt, self.page_size, seed + choice, options, memory)
                     assert (result.ids, result.finish) == (expected.ids, expected.finish)
                     scores = result.items[0].prompt_logprobs
                     if "prompt_logprobs_from" in options and choice == 0 and scores:
@@ -134,6 +142,34 @@ def test_any_load_ends_as_each_request_would_alone(
     load.check_empty()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    page_size=st.sampled_from([1, 4, 16]),
+    budget=st.integers(4, 64),
+    max_running=st.integers(1, 8),
+    spare=st.integers(0, 60),
+    speculate=st.sampled_from(["ngram", "auto"]),
+)
+def test_any_load_ends_the_same_with_drafts(
+    seed: int, page_size: int, budget: int, max_running: int, spare: int, speculate: str
+) -> None:
+    """Output that repeats itself now and then: drafts right and wrong, in pools that are full."""
+    stand = Stand(
+        pages=-(-(40 + 60 + spare) // page_size),
+        page_size=page_size,
+        max_running=max_running,
+        max_batched_tokens=budget,
+        reserve_tokens=1,
+        memory=1,
+        speculate=speculate,
+    )
+    load = Load(stand, page_size, seed, prompt=40, output=60)
+    load.run(14)
+    load.check()
+    load.check_empty()
+
+
 @pytest.mark.parametrize("page_size", [1, 4, 16])
 def test_trace_with_forced_push_backs(page_size: int) -> None:
     """C045, the short form: a pool so small that rows are pushed back all the time."""
@@ -146,13 +182,21 @@ def test_long_trace_with_forced_push_backs(page_size: int, budget: int) -> None:
     run_trace(page_size, requests=2000, budget=budget)
 
 
-def run_trace(page_size: int, requests: int, budget: int = 64) -> None:
+@pytest.mark.parametrize("page_size", [1, 4])
+def test_trace_with_drafts_and_push_backs(page_size: int) -> None:
+    stats = run_trace(page_size, requests=80, memory=1, speculate="ngram")
+    assert stats.accepted_tokens > 50
+    assert stats.drafted_tokens - stats.accepted_tokens > 50
+
+
+def run_trace(page_size: int, requests: int, budget: int = 64, **options: Any) -> StepStats:
     stand = Stand(
         pages=544 // page_size,
         page_size=page_size,
         max_running=16,
         max_batched_tokens=budget,
         reserve_tokens=2,
+        **options,
     )
     load = Load(stand, page_size, seed=page_size, prompt=300, output=40)
     load.run(requests, abort_rate=0.1)
@@ -160,3 +204,4 @@ def run_trace(page_size: int, requests: int, budget: int = 64) -> None:
     assert stand.stats.pushed_back > requests / 40
     assert stand.stats.evicted_pages > 0
     load.check_empty()
+    return stand.stats
