@@ -114,49 +114,49 @@ def gen(
     return Gen(name, settings(given), parse, typed)
 
 
-def gen_int(
-    name: str | None = None,
-    max_tokens: int | None = None,
-    n: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    stop_token_ids: Sequence[int] | None = None,
-    stop_regex: str | Sequence[str] | None = None,
-    temperature: float | None = None,
-    **options: Any,
-) -> Expression:
-    """A whole number; takes what ``gen`` takes. ``s.parsed(name)`` is an ``int``."""
-    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": int}
-    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
+class OfKind:
+    """``gen`` of a plain kind; takes what ``gen`` takes, but for other constraints and
+    ``min_tokens``."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def __call__(
+        self,
+        name: str | None = None,
+        max_tokens: int | None = None,
+        n: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        stop_token_ids: Sequence[int] | None = None,
+        stop_regex: str | Sequence[str] | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        min_p: float | None = None,
+        frequency_penalty: float | None = None,
+        presence_penalty: float | None = None,
+        ignore_eos: bool | None = None,
+        return_logprob: bool | None = None,
+        logprob_start_len: int | None = None,
+        top_logprobs_num: int | None = None,
+        return_text_in_logprobs: bool | None = None,
+        **more: Unpack[SamplingOptions],
+    ) -> Expression:
+        return gen(
+            name, max_tokens, None, n, stop, stop_token_ids, stop_regex, temperature, top_p, top_k,
+            min_p, frequency_penalty, presence_penalty, ignore_eos, return_logprob,
+            logprob_start_len, top_logprobs_num, return_text_in_logprobs, self._kind, **more,
+        )  # fmt: skip
 
 
-def gen_float(
-    name: str | None = None,
-    max_tokens: int | None = None,
-    n: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    stop_token_ids: Sequence[int] | None = None,
-    stop_regex: str | Sequence[str] | None = None,
-    temperature: float | None = None,
-    **options: Any,
-) -> Expression:
-    """A decimal number; takes what ``gen`` takes. ``s.parsed(name)`` is a ``float``."""
-    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": float}
-    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
+gen_int = OfKind(int)
+"""A whole number. ``s.parsed(name)`` is an ``int``."""
 
+gen_float = OfKind(float)
+"""A decimal number. ``s.parsed(name)`` is a ``float``."""
 
-def gen_string(
-    name: str | None = None,
-    max_tokens: int | None = None,
-    n: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    stop_token_ids: Sequence[int] | None = None,
-    stop_regex: str | Sequence[str] | None = None,
-    temperature: float | None = None,
-    **options: Any,
-) -> Expression:
-    """A text in double quotes; takes what ``gen`` takes. ``s.parsed(name)`` has no quotes."""
-    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": str}
-    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
+gen_string = OfKind(str)
+"""A text in double quotes. ``s.parsed(name)`` has no quotes."""
 
 
 def select(

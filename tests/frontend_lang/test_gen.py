@@ -65,7 +65,7 @@ def sent(expression: Any, **options: Any) -> Sampling:
     def program(s: sw.State) -> None:
         s += expression
 
-    answer = "null" if "json" in str(expression.given) else "x"
+    answer = "null" if "json" in str(expression.given) else "1" if expression.parse else "x"
     runtime = sw.Scripted(lambda request: answer)
     program.run(backend=runtime, **options)
     (request,) = runtime.requests
@@ -96,6 +96,41 @@ def test_c087_every_parameter_arrives(name: str) -> None:
         other = getattr(Sampling(), name)
         if other is not None:
             assert sent(sw.gen("x", **{name: other}), **{of_run: value}).changed() == {}
+
+
+SGLANGS = (
+    "name", "max_tokens", "min_tokens", "n", "stop", "stop_token_ids", "stop_regex", "temperature",
+    "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "ignore_eos",
+    "return_logprob", "logprob_start_len", "top_logprobs_num", "return_text_in_logprobs",
+)  # fmt: skip
+
+
+def test_parameters_are_in_sglangs_order() -> None:
+    def order(of: Any) -> tuple[str, ...]:
+        return tuple(inspect.signature(of).parameters)
+
+    constraints = ("dtype", "choices", "choices_method", "regex", "json_schema", "more")
+    assert order(sw.gen) == SGLANGS + constraints
+    for kind in (sw.gen_int, sw.gen_string, sw.gen_float):
+        assert order(kind) == (*(n for n in SGLANGS if n != "min_tokens"), "more")
+    assert order(sw.select)[:4] == ("name", "choices", "temperature", "choices_method")
+    batch = ("self", "batch_kwargs", "num_threads", "progress_bar", "generator_style")
+    assert order(sw.Program.run_batch)[:5] == batch
+    endpoint = ("base_url", "api_key", "verify", "chat_template_name")
+    assert order(sw.RuntimeEndpoint)[:4] == endpoint
+    assert order(sw.OpenAI)[:4] == ("model_name", "is_chat_model", "chat_template", "is_azure")
+    assert order(sw.State.fork) == ("self", "size", "position_ids_offset")
+    assert order(sw.State.text_async_iter) == ("self", "var_name", "return_meta_data")
+
+
+def test_kinds_take_their_parameters_by_place_and_by_name() -> None:
+    by_place = sent(sw.gen_int("x", 5, 1, ("a",), (7,), ("b",), 0.5, 0.25, 9, 0.125, 1.0, -1.0))
+    assert (by_place.max_tokens, by_place.stop, by_place.stop_token_ids) == (5, ("a",), (7,))
+    assert (by_place.temperature, by_place.top_p, by_place.top_k, by_place.min_p) == (
+        0.5, 0.25, 9, 0.125,
+    )  # fmt: skip
+    assert (by_place.frequency_penalty, by_place.presence_penalty) == (1.0, -1.0)
+    assert sent(sw.gen_float("x", seed=3)).seed == 3
 
 
 def test_c087_defaults_are_sglangs() -> None:

@@ -194,6 +194,14 @@ def test_broken_answers_are_errors(answer: Any, error: Any) -> None:
                 chat.run(backend=runtime)
 
 
+def test_a_server_tells_how_it_is_set() -> None:
+    wire = Wire(lambda path, body: {"path": path})
+    with sw.Server("http://x/", transport=httpx.MockTransport(wire)) as runtime:
+        assert sw.get_server_info(runtime) == {"path": "/server_info"}
+    with pytest.raises(sw.Unsupported, match="Scripted does not support get_server_info"):
+        sw.get_server_info(sw.Scripted([]))
+
+
 def test_a_server_gets_all_that_could_differ_from_its_defaults() -> None:
     wire = Wire(standard)
     with sw.Server("http://x/", "key", transport=httpx.MockTransport(wire)) as runtime:

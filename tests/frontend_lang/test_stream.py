@@ -48,7 +48,7 @@ def test_pieces_come_before_the_end() -> None:
     assert list(pieces) == ["two ", "three"]
     assert list(whole) == ["two ", "three", "four"]
     assert (state["b"], state.ret_value, state.error()) == ("four", "four", None)
-    assert list(state.text_iter("a")) == ["one ", "two ", "three"]  # again, from the start
+    assert list(state.text_iter(var_name="a")) == ["one ", "two ", "three"]  # again, from the start
 
 
 def test_without_a_stream_the_text_is_one_piece() -> None:
@@ -62,7 +62,7 @@ def test_pieces_on_an_event_loop() -> None:
         runtime = Gated({"a": "one two", "b": "three"})
         state = await two.arun(stream=True, backend=runtime)
         got = []
-        async for piece, meta in state.text_async_iter("a", return_meta_data=True):
+        async for piece, meta in state.text_async_iter(var_name="a", return_meta_data=True):
             got.append((piece, bool(meta)))
             runtime.gate.set()
         assert [piece for piece, _ in got] == ["one ", "two"]
