@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -11,8 +12,18 @@ from .expressions import Begin, End, Expression, Gen, Select, leaves
 from .expressions import Sequence as Joined
 from .schemas import shape
 
-INTEGER = r"[-+]?[0-9]{1,18}"
-FLOAT = r"[-+]?[0-9]{1,15}(\.[0-9]{1,15})?"
+AFTER_FLOAT = tuple(" \n\t,;:!?)]}\"'%")
+AFTER_INTEGER = (".", *AFTER_FLOAT)
+"""Where a number ends: what may follow it, and is cut off. Held to digits alone, a model that
+would go on with text could only write more of them."""
+
+
+def _followed(number: str, ends: Sequence[str]) -> str:
+    return rf"{number}([{re.escape(''.join(ends))}](.|\n)*)?"
+
+
+INTEGER = _followed(r"[-+]?[0-9]{1,18}", AFTER_INTEGER)
+FLOAT = _followed(r"[-+]?[0-9]{1,15}(\.[0-9]{1,15})?", AFTER_FLOAT)
 STRING = r'"([^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
 BOOLEAN = r"(True|False)"
 
@@ -110,7 +121,9 @@ def gen(
     if json_schema is not None:
         given["json_schema"], parse, typed = shape(json_schema)
     if dtype is not None:
-        given["regex"], parse = _kind(dtype)
+        given["regex"], parse, ends = _kind(dtype)
+        if ends:
+            given |= {"stop": _also(stop, ends), "no_stop_trim": False}
     return Gen(name, settings(given), parse, typed)
 
 
@@ -273,7 +286,12 @@ def _choice_of(
     return select(name, choices, choices_method=method)
 
 
-def _kind(dtype: type | str) -> tuple[str, Any]:
+def _also(stop: str | Sequence[str] | None, ends: tuple[str, ...]) -> tuple[str, ...]:
+    return (*((stop,) if isinstance(stop, str) else stop or ()), *ends)
+
+
+def _kind(dtype: type | str) -> tuple[str, Any, tuple[str, ...]]:
+    """A pattern, how its text is read, and where it ends besides."""
     word = dtype if isinstance(dtype, str) else dtype.__name__
     if word not in _KINDS:
         raise ValueError(f"dtype is {word}; it must be one of {', '.join(_KINDS)}")
@@ -284,9 +302,9 @@ def _truth(text: str) -> bool:
     return text == "True"
 
 
-_KINDS: dict[str, tuple[str, Any]] = {
-    "int": (INTEGER, int),
-    "float": (FLOAT, float),
-    "str": (STRING, json.loads),
-    "bool": (BOOLEAN, _truth),
+_KINDS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+    "int": (INTEGER, int, AFTER_INTEGER),
+    "float": (FLOAT, float, AFTER_FLOAT),
+    "str": (STRING, json.loads, ()),
+    "bool": (BOOLEAN, _truth, ()),
 }

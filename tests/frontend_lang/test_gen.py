@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_parameters_are_in_sglangs_order() -> None:
 
 def test_kinds_take_their_parameters_by_place_and_by_name() -> None:
     by_place = sent(sw.gen_int("x", 5, 1, ("a",), (7,), ("b",), 0.5, 0.25, 9, 0.125, 1.0, -1.0))
-    assert (by_place.max_tokens, by_place.stop, by_place.stop_token_ids) == (5, ("a",), (7,))
+    assert (by_place.max_tokens, by_place.stop[0], by_place.stop_token_ids) == (5, "a", (7,))
     assert (by_place.temperature, by_place.top_p, by_place.top_k, by_place.min_p) == (
         0.5, 0.25, 9, 0.125,
     )  # fmt: skip
@@ -249,7 +250,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_with_its_text() -> None:
 @pytest.mark.parametrize(
     ("make", "text", "value", "wrong"),
     [
-        (sw.gen_int, "-12", -12, "1.5"),
+        (sw.gen_int, "-12", -12, "x1"),
         (sw.gen_float, "1.5", 1.5, "1."),
         (sw.gen_string, '"a \\"b\\""', 'a "b"', "a"),
         (lambda name: sw.gen(name, dtype=bool), "False", False, "no"),
@@ -266,6 +267,28 @@ def test_kinds_by_patterns(make: Any, text: str, value: Any, wrong: str) -> None
     assert type(state.parsed("x")) is type(value)
     with pytest.raises(ScriptError, match="does not match"):
         program.run(backend=sw.Scripted([wrong]))
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "text"),
+    [
+        (sw.gen_int, "24 hours.", "24"),
+        (sw.gen_int, "24.", "24"),
+        (sw.gen_int, '24", "b"', "24"),
+        (sw.gen_float, "1.5, or so", "1.5"),
+        (sw.gen_float, "1\n", "1"),
+    ],
+)
+def test_numbers_end_where_the_text_goes_on(make: Any, said: str, text: str) -> None:
+    sampling = sent(make("x", stop="STOP", no_stop_trim=True))
+    assert "STOP" in sampling.stop
+    assert not sampling.no_stop_trim
+    assert re.fullmatch(sampling.regex or "", said)
+    assert re.fullmatch(sampling.regex or "", text)
+    state = sw.function(lambda s: s.__iadd__("x" + make("x") + "!")).run(
+        backend=sw.Scripted([said])
+    )
+    assert (state["x"], state.text()) == (text, f"x{text}!")
 
 
 def test_calls_of_tools_and_their_results_become_messages() -> None:

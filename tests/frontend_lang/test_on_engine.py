@@ -137,6 +137,17 @@ def test_constraints(engine: Engine) -> None:
     assert state["truth"] in ("True", "False")
 
 
+def test_numbers_end_where_the_model_goes_on(engine: Engine) -> None:
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += "The number of hours in a day is " + sw.gen_int("hours") + "\n"
+        s += "The number of days in a year is " + sw.gen_float("days") + "\n"
+
+    state = program.run(backend=engine, **GREEDY)
+    assert (state.parsed("hours"), state.parsed("days")) == (24, 365.0)
+    assert state.text().splitlines()[0] == "The number of hours in a day is 24"
+
+
 def test_refusals_arrive_with_their_places(engine: Engine) -> None:
     @sw.function
     def program(s: sw.State, **options: Any) -> None:
