@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,37 +13,9 @@ from sapwood import Engine, SamplingParams
 from sapwood.frontend_lang.runtime import Answer, Prompt, Request, ScoreRequest
 from sapwood.srt.errors import RequestError
 
+from .programs import ALL, Animal, chat
+
 GREEDY: dict[str, Any] = {"temperature": 0.0}
-
-
-@dataclass
-class Animal:
-    name: str
-    legs: int
-
-
-@sw.function
-def chat(s: sw.State, topic: str) -> None:
-    s += sw.system("Be brief.") + sw.user(f"Tell me of {topic}.")
-    s += sw.assistant("Well, " + sw.gen("opening", max_tokens=6) + " ... " + sw.gen("rest", 4))
-    s += sw.user("Sure?") + sw.assistant(sw.select("sure", ["yes", "no", "yes and no"]))
-
-
-@sw.function
-def tree(s: sw.State, topic: str) -> None:
-    s += sw.user(f"Plan: {topic}")
-    s += sw.assistant(sw.gen("plan", max_tokens=5))
-    with s.fork(3) as forks:
-        forks += lambda i: sw.user(f"Step {i}") + sw.assistant(sw.gen("step", max_tokens=4))
-    s += sw.user("; ".join(s["step"])) + sw.assistant(sw.gen("end", max_tokens=4))
-
-
-@sw.function
-def plain(s: sw.State, topic: str) -> None:
-    s += f"The {topic} is" + sw.gen("x", max_tokens=5, stop=".") + ". It has "
-    s += sw.gen_int("legs", max_tokens=3) + " legs, and is "
-    s += sw.select("kind", ["a bird", "a fish"])
-    s += ". As JSON: " + sw.gen("json", json_schema=Animal, max_tokens=40)
 
 
 class Keeping:
@@ -79,7 +50,7 @@ class Keeping:
         return self.answers[request.name, request.prompt]
 
 
-@pytest.mark.parametrize("program", [chat, tree, plain])
+@pytest.mark.parametrize("program", ALL, ids=lambda program: program.name)
 def test_the_same_programs_on_engine_and_script(engine: Engine, program: Any) -> None:
     """Equal texts, messages and variables; and the engine's are equal when run again."""
     from sapwood.frontend_lang.engine_runtime import EngineRuntime
