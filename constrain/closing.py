@@ -49,6 +49,9 @@ class Closer:
         self._open: set[tuple[int, ...]] = set()
         self._left = MAX_MADE_UP
 
+    def __reduce__(self) -> Any:
+        return Closer, (self._document,)  # what it remembers goes by the identity of schemas
+
     def endings(self, state: JsonText) -> Iterator[bytes]:
         """Texts that would end the document, each different, short ones first."""
         self._left = MAX_MADE_UP
