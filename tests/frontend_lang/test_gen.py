@@ -17,6 +17,7 @@ import sapwood as sw
 from sapwood.frontend_lang.building import SamplingOptions
 from sapwood.frontend_lang.operations import Unreadable
 from sapwood.frontend_lang.options import RunOptions
+from sapwood.frontend_lang.run import DETAILS
 from sapwood.frontend_lang.runtime import Answer, Request, Sampling
 from sapwood.frontend_lang.scripted import ScriptError
 
@@ -89,14 +90,23 @@ def test_c087_every_parameter_arrives(name: str) -> None:
     """C087: set in ``gen``, and for all of a run."""
     value = UNUSUAL[name]
     assert value != getattr(Sampling(), name)
-    sampling = sent(sw.gen("x", **{name: value}))
-    assert sampling.changed() == {name: value}
+    beside = {"return_logprob": True} if name in DETAILS else {}
+    sampling = sent(sw.gen("x", **beside, **{name: value}))
+    assert sampling.changed() == {name: value, **beside}
     of_run = "max_new_tokens" if name == "max_tokens" else name
     if of_run in RunOptions.__annotations__:
-        assert sent(sw.gen("x"), **{of_run: value}).changed() == {name: value}
+        assert sent(sw.gen("x"), **beside, **{of_run: value}).changed() == {name: value, **beside}
         other = getattr(Sampling(), name)
         if other is not None:
-            assert sent(sw.gen("x", **{name: other}), **{of_run: value}).changed() == {}
+            own = sw.gen("x", **{name: other})
+            assert sent(own, **beside, **{of_run: value}).changed() == beside
+
+
+@pytest.mark.parametrize("name", sorted(DETAILS))
+def test_c087_details_of_log_probabilities_alone_are_refused(name: str) -> None:
+    """C087: no runtime would take notice of them."""
+    with pytest.raises(ValueError, match=f"{name} goes with return_logprob"):
+        sent(sw.gen("x", **{name: UNUSUAL[name]}))
 
 
 SGLANGS = (

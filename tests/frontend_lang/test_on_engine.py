@@ -234,6 +234,11 @@ def test_samples_seeds_and_logprobs(engine: Engine) -> None:
     assert len(meta["input_token_logprobs"]) == meta["prompt_tokens"]
     assert meta["input_token_logprobs"][0][2] == "Once"
     assert [len(top) for top in meta["output_top_logprobs"]] == [2, 2]
+    live = program.run(backend=engine, stream=True)
+    streamed = live.get_meta_info("y")
+    assert streamed.keys() == meta.keys()
+    assert len(streamed["output_token_logprobs"]) == 2
+    assert len(streamed["input_token_logprobs"]) == streamed["prompt_tokens"]
 
 
 def test_ending_a_run_ends_its_requests(engine: Engine) -> None:
