@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -254,6 +255,34 @@ def test_ending_a_run_ends_its_requests(engine: Engine) -> None:
         program.run(False, backend=engine, timeout=0.1)
     engine.generate("x", SamplingParams(max_tokens=1))
     assert engine.stats.running == 0
+
+
+def test_in_a_notebook(engine: Engine, default_model_path: Path) -> None:
+    """Inside a running event loop, in all ways, and with a second engine in the process."""
+
+    @sw.function
+    def program(s: sw.State) -> str:
+        s += "One, two," + sw.gen("x", max_tokens=2)
+        return str(s["x"])
+
+    params = SamplingParams(max_tokens=2, temperature=0)
+
+    async def cell() -> None:
+        with Engine(str(default_model_path), kv_tokens=2000) as second:
+            texts = {
+                engine.generate("One, two,", params).text,
+                (await second.agenerate("One, two,", params)).text,
+                "".join(piece.text for piece in second.stream("One, two,", params)),
+                program.run(backend=second, **GREEDY).ret_value,
+                (await program.arun(backend=engine, **GREEDY)).ret_value,
+                program.run_batch([{}, {}], backend=second, **GREEDY)[1].ret_value,
+                "".join(program.run(backend=second, stream=True, **GREEDY).text_iter("x")),
+            }
+            assert len(texts) == 1
+        with pytest.raises(RequestError, match="shut down"):
+            program.run(backend=second)
+
+    asyncio.run(cell())
 
 
 def test_async_programs_flush_and_the_default_backend(engine: Engine) -> None:
