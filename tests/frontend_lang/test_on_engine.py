@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +259,45 @@ def test_ending_a_run_ends_its_requests(engine: Engine) -> None:
         program.run(False, backend=engine, timeout=0.1)
     engine.generate("x", SamplingParams(max_tokens=1))
     assert engine.stats.running == 0
+
+
+SCRIPT = """
+import sys
+import sapwood as sw
+
+@sw.function
+def program(s):
+    forks = s.fork(3)
+    forks += "Once" + sw.gen("x", max_tokens=4000, ignore_eos=True)
+    forks.join()
+
+engine = sw.Engine(sys.argv[2], kv_tokens=16000)
+if sys.argv[1] == "interrupted":
+    print("begun", flush=True)
+    program.run(backend=engine)
+state = program.run(backend=engine, stream=True)
+assert engine.generate("x", sw.SamplingParams(max_tokens=2)).ids
+"""
+
+
+def test_python_ends_while_an_engine_works(default_model_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, "left", str(default_model_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_while_an_engine_works(default_model_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, "interrupted", str(default_model_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
 def test_in_a_notebook(engine: Engine, default_model_path: Path) -> None:
