@@ -1,6 +1,6 @@
 """What constraints that are hard to compile do to streams beside them.
 
-    python -m bench.beside --url http://127.0.0.1:30000 [--repeat 5] [--every 0.25]
+    python -m bench.beside --url http://127.0.0.1:30000 [--repeat 5] [--every 0.25] [--only 0]
 
 Eight streams run, alone and then beside requests each of which brings a constraint that no cache
 has; turns alternate. Told are the streams' times between tokens, and what became of the requests.
@@ -23,6 +23,7 @@ from .serve import send
 from .workloads import workload
 
 STREAMS, TOKENS = 8, 160
+KINDS = 8
 
 
 def hard_ones() -> Iterator[dict[str, Any]]:
@@ -68,9 +69,11 @@ async def _beside(
             await asyncio.sleep(every)
 
 
-async def run(url: str, repeat: int, every: float) -> None:
+async def run(url: str, repeat: int, every: float, only: int | None) -> None:
     """Alternates, and prints."""
     made, told = hard_ones(), Counter[str]()
+    if only is not None:
+        made = itertools.islice(made, only, None, KINDS)
     gaps: dict[bool, list[list[float]]] = {False: [], True: []}
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -110,8 +113,9 @@ def main() -> None:
     parser.add_argument("--url", default="http://127.0.0.1:30000")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--every", type=float, default=0.25, help="seconds between requests")
+    parser.add_argument("--only", type=int, choices=range(KINDS), help="one kind of constraint")
     given = parser.parse_args()
-    asyncio.run(run(given.url, given.repeat, given.every))
+    asyncio.run(run(given.url, given.repeat, given.every, given.only))
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ class ConstraintCompiler:
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """What compiled schemas and tags refer to, and share: see ``Transfer``."""
-        return (self._grammars, self._tokens, self._tags.tokens)
+        """What compiled schemas, tags and choices refer to, and share: see ``Transfer``."""
+        return (self._grammars, self._tokens, self._tags.tokens, *self._regular.shared)
 
     def compile(self, constraint: Constraint) -> Compiled:
         """Compiles; ``Refusal`` says what is malformed or cannot be enforced, and where."""

@@ -18,8 +18,14 @@ from .vocabulary import Vocabulary
 Encode = Callable[[str], Sequence[int]]
 """How the model's tokenizer writes a text, without special tokens."""
 
-_LIMITS = {"max_items_in_row": 50_000, "step_max_items": 1_000_000, "step_lexer_fuel": 2_000_000}
-"""Unions of hundreds of similar objects need more than the engine's defaults."""
+_LIMITS = {
+    "max_items_in_row": 50_000,
+    "step_max_items": 1_000_000,
+    "step_lexer_fuel": 2_000_000,
+    "max_lexer_states": 1_000_000,
+}
+"""Unions of hundreds of similar objects need more than the engine's defaults, and so does a text
+of 100,000 characters, each of which has up to four states."""
 
 _JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 

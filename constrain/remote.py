@@ -13,7 +13,7 @@ from typing import Any
 from .child import Child
 from .compile import Compiled, ConstraintCompiler
 from .refusal import Refusal
-from .spec import Constraint, JsonSchema, StructuralTag
+from .spec import Choice, Constraint, JsonSchema, StructuralTag
 from .transfer import Transfer
 from .vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ STARTING = 30.0
 class RemoteCompiler:
     """A ``ConstraintCompiler`` whose long work does not hold the interpreter lock.
 
-    Schemas, and tags with schemas, are planned in another process: on two processors a thread
+    Schemas, tags with schemas and choices are read in another process: on two processors a thread
     that does so doubles the time of a step, which asks for the lock hundreds of times. What comes
     back is built here in native code. Other kinds compile here: their long parts are native, or
     in processes of their own already. So do schemas until the first process has started.
@@ -56,7 +56,7 @@ class RemoteCompiler:
 
         ``TimeoutError`` after the deadline, a time of ``time.monotonic``.
         """
-        if self._setup is None or not isinstance(constraint, JsonSchema | StructuralTag):
+        if self._setup is None or not isinstance(constraint, JsonSchema | StructuralTag | Choice):
             return self._here.compile(constraint)
         child = self._child(deadline)
         if child is None:

@@ -1,10 +1,9 @@
-"""Schemas compiled in another process are those compiled here; what goes wrong there stays there."""
+"""Schemas compiled in another process are those compiled here; what goes wrong stays there."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sapwood.constrain import remote
 from sapwood.constrain.compile import Compiled, ConstraintCompiler
 from sapwood.constrain.refusal import Refusal
 from sapwood.constrain.remote import RemoteCompiler
-from sapwood.constrain.spec import Constraint, JsonSchema, Regex, StructuralTag, Tag
+from sapwood.constrain.spec import Choice, Constraint, JsonSchema, Regex, StructuralTag, Tag
 from sapwood.constrain.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(
@@ -33,10 +32,10 @@ def soon(seconds: float = 20.0) -> float:
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[RemoteCompiler]:
+def started() -> RemoteCompiler:
     compiler = RemoteCompiler(VOCABULARY, encode)
     start(compiler)
-    yield compiler
+    return compiler
 
 
 def start(compiler: RemoteCompiler) -> None:
@@ -69,6 +68,8 @@ def walk(compiled: Compiled) -> list[Any]:
             schema='{"$ref": "#/$defs/n", "$defs": {"n": {"type": "array", "minItems": 1, '
             '"items": {"anyOf": [{"$ref": "#/$defs/n"}, {"const": 1}]}}}}'
         ),
+        Choice(("spruce", "pine", "fir")),
+        Choice(tuple(f"tree {each}" for each in range(300))),
         StructuralTag(
             tags=(Tag(begin="<f>", schema=json.dumps(POINT), end="</f>"),),
             triggers=("<f",),
@@ -86,7 +87,7 @@ def test_refusals_come_back_whole(started: RemoteCompiler) -> None:
     with pytest.raises(Refusal) as caught:
         started.compile(JsonSchema(schema='{"properties": {"a": {"minLength": -1}}}'), soon())
     assert (caught.value.pointer, caught.value.keyword) == ("/properties/a", "minLength")
-    with pytest.raises(Refusal, match="not closed|parenthes|understood|\\("):
+    with pytest.raises(Refusal, match="is not closed"):
         started.compile(Regex("("), soon())
 
 
