@@ -13,6 +13,7 @@ At last, masks are applied to 32 rows of logits in the ways that are in use.
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import json
 import multiprocessing
@@ -283,6 +284,8 @@ def main() -> None:
             print(f"{name:22} not installed: {error}")
             continue
         results = []
+        gc.collect()
+        gc.freeze()  # as the worker does
         for entry in entries:
             instances = [
                 (encode(_written(test["data"], entry["schema"])), test["valid"])

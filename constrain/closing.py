@@ -26,6 +26,9 @@ MAX_NESTED = 24
 MAX_MADE_UP = 1000
 """Alternatives of which values are made up for one text: a bound on the work."""
 
+MAX_LONG = 1_000_000
+"""Characters of a made-up value: more fit no context, and nested pairs double at each level."""
+
 _WAYS = 8
 """Ways that are looked at where values may differ from each other."""
 
@@ -48,6 +51,9 @@ class Closer:
         self._values: dict[tuple[int, ...], tuple[Conjunction, list[str]]] = {}
         self._open: set[tuple[int, ...]] = set()
         self._left = MAX_MADE_UP
+
+    def __reduce__(self) -> Any:
+        return Closer, (self._document,)  # what it remembers goes by the identity of schemas
 
     def endings(self, state: JsonText) -> Iterator[bytes]:
         """Texts that would end the document, each different, short ones first."""
@@ -408,7 +414,7 @@ class Closer:
             ways = self._fresh(shape)
             if judged:
                 ways = (t for t in itertools.islice(ways, _JUDGED_WAYS) if self._holds(t, schemas))
-            texts.update(dict.fromkeys(itertools.islice(ways, 3)))
+            texts.update((t, None) for t in itertools.islice(ways, 3) if len(t) <= MAX_LONG)
         self._open.discard(key)
         few = sorted(texts, key=len)[: _WAYS * 2]
         if few or not self._open:

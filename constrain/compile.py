@@ -48,6 +48,11 @@ class ConstraintCompiler:
         self._regular = RegularCompiler(vocabulary, encode, self._grammars)
         self._tags = TagCompiler(vocabulary, encode, self._grammars)
 
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What compiled schemas, tags and choices refer to, and share: see ``Transfer``."""
+        return (self._grammars, self._tokens, self._tags.tokens, *self._regular.shared)
+
     def compile(self, constraint: Constraint) -> Compiled:
         """Compiles; ``Refusal`` says what is malformed or cannot be enforced, and where."""
         if isinstance(constraint, JsonSchema):

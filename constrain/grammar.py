@@ -18,8 +18,14 @@ from .vocabulary import Vocabulary
 Encode = Callable[[str], Sequence[int]]
 """How the model's tokenizer writes a text, without special tokens."""
 
-_LIMITS = {"max_items_in_row": 50_000, "step_max_items": 1_000_000, "step_lexer_fuel": 2_000_000}
-"""Unions of hundreds of similar objects need more than the engine's defaults."""
+_LIMITS = {
+    "max_items_in_row": 50_000,
+    "step_max_items": 1_000_000,
+    "step_lexer_fuel": 2_000_000,
+    "max_lexer_states": 1_000_000,
+}
+"""Unions of hundreds of similar objects need more than the engine's defaults, and so does a text
+of 100,000 characters, each of which has up to four states."""
 
 _JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -63,21 +69,21 @@ class Compiler:
             grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=dict(options))
         except ValueError as error:
             raise _EngineRefusal("", "", str(error)) from error
-        return self._compile(grammar)
+        return self.compiled(grammar)
 
     def regex(self, expression: str) -> CompiledGrammar:
         """Compiles a regular expression that the whole output must match."""
-        return self._compile(llguidance.LLMatcher.grammar_from_regex(expression))
+        return self.compiled(llguidance.LLMatcher.grammar_from_regex(expression))
 
     def choice(self, options: Sequence[str]) -> CompiledGrammar:
         """Compiles a choice between texts."""
         if not options:
             raise Refusal("", "", "a choice needs at least one option")
-        return self._compile(llguidance.grammar_from("choice", json.dumps(list(options))))
+        return self.compiled(llguidance.grammar_from("choice", json.dumps(list(options))))
 
     def lark(self, grammar: str) -> CompiledGrammar:
         """Compiles a grammar in llguidance's dialect of Lark."""
-        return self._compile(llguidance.LLMatcher.grammar_from_lark(grammar))
+        return self.compiled(llguidance.LLMatcher.grammar_from_lark(grammar))
 
     def usable(self, grammar: CompiledGrammar) -> CompiledGrammar:
         """The grammar, if its first mask can be had: ``Refusal`` else, as where no text fits."""
@@ -87,11 +93,22 @@ class Compiler:
             raise Refusal("", "", f"no text can be begun: {error}") from None
         return grammar
 
-    def _compile(self, grammar: str) -> CompiledGrammar:
+    def compiled(self, grammar: str) -> CompiledGrammar:
+        """Compiles what the engine calls a grammar, from its own text."""
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():
             raise _EngineRefusal("", "", _first_line(matcher.get_error()))
-        return CompiledGrammar(matcher, self._eos_ids, self._words)
+        return CompiledGrammar(self, grammar, matcher)
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """The tokens that end an output."""
+        return tuple(self._eos_ids)
+
+    @property
+    def words(self) -> int:
+        """Words of a mask row."""
+        return self._words
 
 
 class _EngineRefusal(Refusal):
@@ -101,12 +118,15 @@ class _EngineRefusal(Refusal):
 class CompiledGrammar:
     """A constraint that compiled. Gives matchers, and never changes."""
 
-    __slots__ = ("_eos_ids", "_matcher", "_words")
+    __slots__ = ("_compiler", "_matcher", "_source")
 
-    def __init__(self, matcher: llguidance.LLMatcher, eos_ids: Sequence[int], words: int) -> None:
+    def __init__(self, compiler: Compiler, source: str, matcher: llguidance.LLMatcher) -> None:
+        self._compiler = compiler
+        self._source = source
         self._matcher = matcher
-        self._eos_ids = tuple(eos_ids)
-        self._words = words
+
+    def __reduce__(self) -> Any:
+        return Compiler.compiled, (self._compiler, self._source)
 
     @property
     def engine(self) -> str:
@@ -120,7 +140,8 @@ class CompiledGrammar:
 
     def matcher(self) -> GrammarMatcher:
         """A matcher at the start of the output."""
-        return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words)
+        compiler = self._compiler
+        return GrammarMatcher(self._matcher.deep_copy(), compiler.eos_ids, compiler.words)
 
 
 class MatcherError(RuntimeError):

@@ -17,12 +17,16 @@ import time
 from array import array
 from typing import Any, BinaryIO
 
+NICENESS = 10
+"""Steps of a model go first where there are no more processors than they use."""
+
 Table = tuple[int, list[int], bytes, bytes, bytes]
 
 
 def main() -> None:
     """Serves until the parent closes the pipe."""
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    os.nice(NICENESS)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     setup = _read(source)
     assert setup is not None

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pickle
-import select
-import struct
-import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .automaton import Automaton
 from .characters import Ranges, characters, normalised
+from .child import Child
 from .refusal import Refusal
 
 _REMEMBERED = 4096
@@ -61,7 +55,7 @@ class IndexPool:
         self._setup = (self.limits.memory, dict(tokens), end)
         self._free = threading.Semaphore(self.limits.processes)
         self._lock = threading.Lock()
-        self._idle: list[_Child] = []
+        self._idle: list[Child] = []
         self._ranges: dict[str, Ranges] = {}
 
     def compile(self, expression: str) -> Automata:
@@ -123,14 +117,14 @@ class IndexPool:
             raise Refusal("", "", _reason(*answer[1:]))
         return answer[1:]
 
-    def _child(self) -> _Child:
+    def _child(self) -> Child:
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
                 if child.is_alive:
                     return child
                 child.end()
-        return _Child(self._setup)
+        return Child([sys.executable, "-I", str(_CHILD)], self._setup)
 
     def _too_long(self) -> Refusal:
         return Refusal(
@@ -140,68 +134,6 @@ class IndexPool:
 
 def _closed(expression: str) -> str:
     return f"(?:{expression})\\x00"
-
-
-class _Child:
-    """One process, one request at a time."""
-
-    def __init__(self, setup: Any) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        self._end = weakref.finalize(self, _ended, self._process)
-        self._send(setup)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
-
-    def end(self) -> None:
-        """Kills the process."""
-        self._end()
-
-    def ask(self, request: Any, deadline: float) -> Any:
-        """The answer; ``TimeoutError`` after the deadline, ``EOFError`` if the process died."""
-        self._send(request)
-        size = struct.unpack("<Q", self._receive(8, deadline))[0]
-        return pickle.loads(self._receive(size, deadline))
-
-    def _send(self, value: Any) -> None:
-        data = pickle.dumps(value, protocol=5)
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(struct.pack("<Q", len(data)) + data)
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise EOFError from None
-
-    def _receive(self, size: int, deadline: float) -> bytes:
-        assert self._process.stdout is not None
-        source = self._process.stdout.fileno()
-        parts, missing = [], size
-        while missing:
-            left = max(deadline - time.monotonic(), 0)
-            if not select.select([source], [], [], left)[0]:
-                raise TimeoutError
-            data = os.read(source, min(missing, 1 << 20))
-            if not data:
-                raise EOFError
-            parts.append(data)
-            missing -= len(data)
-        return b"".join(parts)
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        with contextlib.suppress(BrokenPipeError):
-            pipe.close()
-    process.wait()
 
 
 def _reason(message: str, part: str) -> str:

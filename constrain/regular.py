@@ -86,6 +86,11 @@ class RegularCompiler:
         self._tokens = TokenText(vocabulary, encode)
         self._pool = IndexPool(_texts(vocabulary), min(vocabulary.eos_ids), limits)
 
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What compiled choices refer to, and share: see ``Transfer``."""
+        return (self._tokens, self._vocabulary)
+
     def regex(self, pattern: str) -> TokenGrammar | ReadGrammar:
         """Compiles an expression that the whole output must match; ``Refusal`` says why not."""
         expression = read_expression(pattern)

@@ -81,12 +81,12 @@ class TagGrammar:
 class TagCompiler:
     """Compiles structural tags for one vocabulary. Safe to use from several threads."""
 
-    __slots__ = ("_compiler", "_tokens", "_vocabulary")
+    __slots__ = ("_compiler", "_vocabulary", "tokens")
 
     def __init__(self, vocabulary: Vocabulary, encode: Encode, compiler: Compiler) -> None:
         self._vocabulary = vocabulary
         self._compiler = compiler
-        self._tokens = MarkedText(vocabulary, encode)
+        self.tokens = MarkedText(vocabulary, encode)
 
     def compile(self, constraint: StructuralTag) -> TagGrammar:
         """Compiles; ``Refusal`` points to what is malformed or cannot be enforced."""
@@ -104,7 +104,7 @@ class TagCompiler:
             warnings += [_placed(each, i) for each in tagged[-1].warnings]
         grammar = self._compiler.lark(lark(plan, [each.engine for each in tagged]))
         reader = TagReader(plan, [each.json for each in tagged])
-        return TagGrammar(grammar, reader, self._tokens, tuple(warnings))
+        return TagGrammar(grammar, reader, self.tokens, tuple(warnings))
 
     def _schema(self, text: str, lenient: bool) -> _Schema:
         try:
@@ -113,7 +113,7 @@ class TagCompiler:
             raise Refusal("", "", f"the schema is not JSON: {error}") from error
         held = JsonSchema(schema=text, lenient=lenient)
         grammar, plan = enforced(schema, self._compiler, held)
-        least = JsonGrammar(grammar, plan, self._tokens).matcher().ending()
+        least = JsonGrammar(grammar, plan, self.tokens).matcher().ending()
         if least is None:
             raise Refusal("", "", "no value of it was found")
         reader = JsonSchemaReader(plan, Closer(plan.exact))

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from . import loops
-from .runtime import Runtime
+from .refusal import Unsupported
+from .runtime import Informs, Runtime
 
 
 def runtime_of(given: Any) -> Runtime:
@@ -59,3 +60,15 @@ def flush_cache(backend: Any = None) -> bool:
 
 async def _flush(runtime: Runtime) -> bool:
     return await runtime.flush()
+
+
+def get_server_info(backend: Any = None) -> dict[str, Any]:
+    """A server's ``/server_info``; ``Unsupported`` where the runtime is none of ours."""
+    runtime = DEFAULT.resolve(backend)
+    if not isinstance(runtime, Informs):
+        raise Unsupported(type(runtime).__name__, "get_server_info")
+    return asyncio.run_coroutine_threadsafe(_info(runtime), loops.BACKGROUND.loop()).result()
+
+
+async def _info(runtime: Informs) -> dict[str, Any]:
+    return await runtime.info()

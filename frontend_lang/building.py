@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -11,8 +12,18 @@ from .expressions import Begin, End, Expression, Gen, Select, leaves
 from .expressions import Sequence as Joined
 from .schemas import shape
 
-INTEGER = r"[-+]?[0-9]{1,18}"
-FLOAT = r"[-+]?[0-9]{1,15}(\.[0-9]{1,15})?"
+AFTER_FLOAT = tuple(" \n\t,;:!?)]}\"'%")
+AFTER_INTEGER = (".", *AFTER_FLOAT)
+"""Where a number ends: what may follow it, and is cut off. Held to digits alone, a model that
+would go on with text could only write more of them."""
+
+
+def _followed(number: str, ends: Sequence[str]) -> str:
+    return rf"{number}([{re.escape(''.join(ends))}](.|\n)*)?"
+
+
+INTEGER = _followed(r"[-+]?[0-9]{1,18}", AFTER_INTEGER)
+FLOAT = _followed(r"[-+]?[0-9]{1,15}(\.[0-9]{1,15})?", AFTER_FLOAT)
 STRING = r'"([^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
 BOOLEAN = r"(True|False)"
 
@@ -110,53 +121,55 @@ def gen(
     if json_schema is not None:
         given["json_schema"], parse, typed = shape(json_schema)
     if dtype is not None:
-        given["regex"], parse = _kind(dtype)
+        given["regex"], parse, ends = _kind(dtype)
+        if ends:
+            given |= {"stop": _also(stop, ends), "no_stop_trim": False}
     return Gen(name, settings(given), parse, typed)
 
 
-def gen_int(
-    name: str | None = None,
-    max_tokens: int | None = None,
-    n: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    stop_token_ids: Sequence[int] | None = None,
-    stop_regex: str | Sequence[str] | None = None,
-    temperature: float | None = None,
-    **options: Any,
-) -> Expression:
-    """A whole number; takes what ``gen`` takes. ``s.parsed(name)`` is an ``int``."""
-    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": int}
-    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
+class OfKind:
+    """``gen`` of a plain kind; takes what ``gen`` takes, but for other constraints and
+    ``min_tokens``."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def __call__(
+        self,
+        name: str | None = None,
+        max_tokens: int | None = None,
+        n: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        stop_token_ids: Sequence[int] | None = None,
+        stop_regex: str | Sequence[str] | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        min_p: float | None = None,
+        frequency_penalty: float | None = None,
+        presence_penalty: float | None = None,
+        ignore_eos: bool | None = None,
+        return_logprob: bool | None = None,
+        logprob_start_len: int | None = None,
+        top_logprobs_num: int | None = None,
+        return_text_in_logprobs: bool | None = None,
+        **more: Unpack[SamplingOptions],
+    ) -> Expression:
+        return gen(
+            name, max_tokens, None, n, stop, stop_token_ids, stop_regex, temperature, top_p, top_k,
+            min_p, frequency_penalty, presence_penalty, ignore_eos, return_logprob,
+            logprob_start_len, top_logprobs_num, return_text_in_logprobs, self._kind, **more,
+        )  # fmt: skip
 
 
-def gen_float(
-    name: str | None = None,
-    max_tokens: int | None = None,
-    n: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    stop_token_ids: Sequence[int] | None = None,
-    stop_regex: str | Sequence[str] | None = None,
-    temperature: float | None = None,
-    **options: Any,
-) -> Expression:
-    """A decimal number; takes what ``gen`` takes. ``s.parsed(name)`` is a ``float``."""
-    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": float}
-    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
+gen_int = OfKind(int)
+"""A whole number. ``s.parsed(name)`` is an ``int``."""
 
+gen_float = OfKind(float)
+"""A decimal number. ``s.parsed(name)`` is a ``float``."""
 
-def gen_string(
-    name: str | None = None,
-    max_tokens: int | None = None,
-    n: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    stop_token_ids: Sequence[int] | None = None,
-    stop_regex: str | Sequence[str] | None = None,
-    temperature: float | None = None,
-    **options: Any,
-) -> Expression:
-    """A text in double quotes; takes what ``gen`` takes. ``s.parsed(name)`` has no quotes."""
-    options |= {"stop_regex": stop_regex, "temperature": temperature, "dtype": str}
-    return gen(name, max_tokens, None, n, stop, stop_token_ids, **options)
+gen_string = OfKind(str)
+"""A text in double quotes. ``s.parsed(name)`` has no quotes."""
 
 
 def select(
@@ -273,7 +286,12 @@ def _choice_of(
     return select(name, choices, choices_method=method)
 
 
-def _kind(dtype: type | str) -> tuple[str, Any]:
+def _also(stop: str | Sequence[str] | None, ends: tuple[str, ...]) -> tuple[str, ...]:
+    return (*((stop,) if isinstance(stop, str) else stop or ()), *ends)
+
+
+def _kind(dtype: type | str) -> tuple[str, Any, tuple[str, ...]]:
+    """A pattern, how its text is read, and where it ends besides."""
     word = dtype if isinstance(dtype, str) else dtype.__name__
     if word not in _KINDS:
         raise ValueError(f"dtype is {word}; it must be one of {', '.join(_KINDS)}")
@@ -284,9 +302,9 @@ def _truth(text: str) -> bool:
     return text == "True"
 
 
-_KINDS: dict[str, tuple[str, Any]] = {
-    "int": (INTEGER, int),
-    "float": (FLOAT, float),
-    "str": (STRING, json.loads),
-    "bool": (BOOLEAN, _truth),
+_KINDS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+    "int": (INTEGER, int, AFTER_INTEGER),
+    "float": (FLOAT, float, AFTER_FLOAT),
+    "str": (STRING, json.loads, ()),
+    "bool": (BOOLEAN, _truth, ()),
 }

@@ -41,7 +41,10 @@ class EngineRuntime:
         ids = await asyncio.to_thread(self._ids, request.prompt)
         done = await self._engine.agenerate(ids, params, **options)
         samples = done if isinstance(done, list) else [done]
-        return [Answer(text=s.text, meta=self._meta(s, request.sampling)) for s in samples]
+        return [
+            Answer(text=s.text, meta=self._meta(s, s.ids, s.logprobs, len(ids), request.sampling))
+            for s in samples
+        ]
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """One sample in pieces; with tools in one piece."""
@@ -51,18 +54,14 @@ class EngineRuntime:
             return
         params, options = self._asked(request.sampling)
         ids = await asyncio.to_thread(self._ids, request.prompt)
-        written = 0
+        written: list[int] = []
+        logprobs: list[Any] = []
         async for piece in self._engine.astream(ids, params, **options):
-            written += len(piece.ids)
+            written += piece.ids
+            logprobs += piece.logprobs
             meta = None
             if piece.finish is not None:
-                meta = {
-                    "prompt_tokens": len(ids),
-                    "completion_tokens": written,
-                    "cached_tokens": piece.cached_tokens,
-                    "finish_reason": _finish(piece.finish, written),
-                    "seed": piece.seed,
-                }
+                meta = self._meta(piece, written, logprobs or None, len(ids), request.sampling)
             yield Delta(text=piece.text, meta=meta)
 
     async def score(self, request: ScoreRequest) -> list[Score]:
@@ -135,19 +134,21 @@ class EngineRuntime:
             options["on_budget"] = sampling.on_budget
         return self._params(**given), options
 
-    def _meta(self, done: Any, sampling: Sampling) -> dict[str, Any]:
+    def _meta(
+        self, done: Any, ids: list[int], logprobs: Any, prompt_tokens: int, sampling: Sampling
+    ) -> dict[str, Any]:
+        """Of a finished sample, or of the last piece of a stream."""
         meta = {
-            "prompt_tokens": done.prompt_tokens,
-            "completion_tokens": len(done.ids),
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": len(ids),
             "cached_tokens": done.cached_tokens,
-            "finish_reason": _finish(done.finish, len(done.ids)),
+            "finish_reason": _finish(done.finish, len(ids)),
             "seed": done.seed,
-            "output_ids": done.ids,
+            "output_ids": ids,
         }
-        warnings = getattr(done, "warnings", None)
-        if warnings:
-            meta["warnings"] = warnings
-        for name, entries in (("output", done.logprobs), ("input", done.prompt_logprobs)):
+        if done.warnings:
+            meta["warnings"] = done.warnings
+        for name, entries in (("output", logprobs), ("input", done.prompt_logprobs)):
             if entries is not None:
                 meta[f"{name}_token_logprobs"] = [
                     (e.logprob, e.id, self._text(e.id, sampling)) for e in entries

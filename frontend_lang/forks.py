@@ -31,6 +31,11 @@ class ForkGroup:
     def __getitem__(self, at: int) -> State:
         return self.states[at]
 
+    def __setitem__(self, at: int, state: State) -> None:
+        """What ``forks[i] += ...`` ends with; ``ValueError`` for another state."""
+        if self.states[at] is not state:
+            raise ValueError("the states of a fork are its own: append to them with +=")
+
     def __iter__(self) -> Iterator[State]:
         return iter(self.states)
 
@@ -60,10 +65,7 @@ class ForkGroup:
         """
         where = f"join() at {site()}"
         if mode == "gather_variable":
-            for name in self._new_names():
-                sources = [s._line.variables[name] for s in self.states if self._is_new(s, name)]
-                variable = self._parent.declare(name, Variable())
-                self._parent.put(Gather(sources, variable, where))
+            self._gather(self._new_names(), where)
         elif mode == "concate_and_append":
             ends = [Look(copied, where) for _ in self.states]
             for state, look in zip(self.states, ends, strict=True):
@@ -72,6 +74,17 @@ class ForkGroup:
             self._parent.put(Concatenate(self._start.promise, promises, where))
         else:
             raise ValueError(f"join mode {mode!r}: gather_variable or concate_and_append")
+
+    def gather_unknown(self, where: str) -> None:
+        """Like ``join``, but leaves the parent's own variables as they are."""
+        known = self._parent.variables
+        self._gather([name for name in self._new_names() if name not in known], where)
+
+    def _gather(self, names: Sequence[str | None], where: str) -> None:
+        for name in names:
+            sources = [s._line.variables[name] for s in self.states if self._is_new(s, name)]
+            variable = self._parent.declare(name, Variable())
+            self._parent.put(Gather(sources, variable, where))
 
     def _new_names(self) -> list[str | None]:
         names: dict[str | None, None] = {}

@@ -36,15 +36,24 @@ class Background:
 BACKGROUND = Background()
 
 
+LAST = 1.0
+"""Seconds that requests have to end in when Python ends."""
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:  # tasks that are dropped while they wait are complained of
+        loop.run_until_complete(asyncio.wait(left, timeout=LAST))
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     if thread.is_alive():
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(1.0)
+        thread.join(2 * LAST)
     if not loop.is_running():
         loop.close()
 

@@ -95,7 +95,7 @@ class OpenAI:
 
     async def score(self, request: ScoreRequest) -> list[Score]:
         """Refused: these routes tell nothing of a prompt's tokens."""
-        raise Unsupported("OpenAI's routes", "select, and choices")
+        raise Unsupported("OpenAI", "select and choices")
 
     async def render(self, prompt: Prompt) -> str:
         """The messages in a form of our own: the template is not known."""

@@ -18,21 +18,33 @@ async def deltas(events: AsyncIterator[Any]) -> AsyncIterator[Delta]:
     """The only choice of a streamed one. The last has what is known of the whole."""
     calls: dict[int, dict[str, Any]] = {}
     last: dict[str, Any] = {"index": 0, "finish_reason": None}
-    usage: Mapping[str, Any] = {}
+    whole: dict[str, Any] = {}
     async for event in events:
-        usage = event.get("usage") or usage
+        whole |= {key: event[key] for key in _OF_ALL if event.get(key) is not None}
         for choice in event["choices"]:
             part = choice.get("delta", choice)
             text = (part.get("content") if "delta" in choice else part.get("text")) or ""
             _collect(calls, part.get("tool_calls") or ())
             last |= {key: choice[key] for key in _ENDS if choice.get(key) is not None}
+            _extend(last, choice)
             if text:
                 yield Delta(text=text)
-    meta = _meta(last, {"usage": usage})
+    meta = _meta(last, whole)
     yield Delta(text="", meta=meta, tool_calls=tuple(calls[at] for at in sorted(calls)))
 
 
+_OF_ALL = ("id", "usage", "seed", "warnings")
 _ENDS = ("finish_reason", "matched_stop")
+
+
+def _extend(last: dict[str, Any], choice: Mapping[str, Any]) -> None:
+    """Joins pieces of a choice's token ids and log-probabilities: lists in both."""
+    if choice.get("token_ids"):
+        last.setdefault("token_ids", []).extend(choice["token_ids"])
+    joined = last.setdefault("logprobs", {})
+    for key, part in (choice.get("logprobs") or {}).items():
+        if isinstance(part, list):
+            joined.setdefault(key, []).extend(part)
 
 
 def _answer(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> Answer:
@@ -59,7 +71,7 @@ def _meta(choice: Mapping[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]
         "seed": reply.get("seed"),
         "warnings": reply.get("warnings"),
         "output_ids": choice.get("token_ids"),
-        "logprobs": choice.get("logprobs"),
+        "logprobs": choice.get("logprobs") or None,
     }
     if len(reply.get("choices", ())) > 1:
         ids = choice.get("token_ids")

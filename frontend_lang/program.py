@@ -313,11 +313,17 @@ def _nothing() -> None:
 
 
 @overload
-def function(
+def function(  # type: ignore[overload-overlap]
     func: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
 ) -> Program[P, R]: ...
 @overload
 def function(func: Callable[Concatenate[Any, P], R]) -> Program[P, R]: ...
+@overload
+def function(  # type: ignore[overload-cannot-match]  # mypy's Concatenate takes no **options
+    func: Callable[..., Coroutine[Any, Any, R]],
+) -> Program[..., R]: ...
+@overload
+def function(func: Callable[..., R]) -> Program[..., R]: ...  # type: ignore[overload-cannot-match]
 @overload
 def function(
     *, num_api_spec_tokens: int | None = None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .line import Line
 
 
+DETAILS = frozenset({"logprob_start_len", "top_logprobs_num", "return_text_in_logprobs"})
+
 Recording = Literal["nothing", "all", "texts"]
 """What the lines of a run keep of what was put on them. With ``texts`` the program is ended by
 ``Enough`` at the first thing that is none."""
@@ -63,8 +65,17 @@ class Run:
         self._defaults = defaults
 
     def sampling(self, given: Mapping[str, Any]) -> Sampling:
-        """A ``gen``'s own parameters over those of the run."""
-        return Sampling(**{**self._defaults, **given})
+        """A ``gen``'s own parameters over those of the run.
+
+        ``ValueError`` for details of log-probabilities that are not asked for: no runtime would
+        take notice of them.
+        """
+        sampling = Sampling(**{**self._defaults, **given})
+        if not sampling.return_logprob:
+            for name in sampling.changed():
+                if name in DETAILS:
+                    raise ValueError(f"{name} goes with return_logprob=True, which is not set")
+        return sampling
 
     def post(self, work: Callable[..., None], *args: Any) -> None:
         """Does ``work`` on the loop, in the order of the calls."""

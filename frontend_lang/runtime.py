@@ -188,3 +188,12 @@ class Warms(Protocol):
         """Computes a prompt's KV. Without an opening for an answer: ``prompt.text`` is empty in a
         chat."""
         ...
+
+
+@runtime_checkable
+class Informs(Protocol):
+    """A runtime that tells how it is set."""
+
+    async def info(self) -> dict[str, Any]:
+        """A server's ``/server_info``."""
+        ...

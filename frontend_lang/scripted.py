@@ -10,7 +10,7 @@ from typing import Any
 
 from .runtime import Answer, Delta, Prompt, Request, Sampling, Score, ScoreRequest
 
-Line = str | BaseException | Mapping[str, Any] | list[Any] | Callable[[Any], Any]
+Line = str | Answer | BaseException | Mapping[str, Any] | list[Any] | Callable[[Any], Any]
 
 
 class ScriptError(AssertionError):

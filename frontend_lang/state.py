@@ -36,6 +36,8 @@ class State:
         self._line = line
 
     def __iadd__(self, other: Expression | str) -> Self:
+        if isinstance(other, Scope):
+            raise TypeError("s.system(), s.user() and s.assistant() append themselves, without +=")
         where = site()
         for leaf in leaves(other):
             self._line.put(operation(leaf, self._line, where))
@@ -101,6 +103,8 @@ class State:
 
     def sync(self) -> None:
         """Waits until all that was written is done."""
+        if self._settled:
+            return
         asked = Look(_nothing, f"sync() at {site()}")
         self._line.put(asked)
         self._wait(asked.promise)
@@ -118,6 +122,12 @@ class State:
             return None
         failure.delivered = True
         return failure.error
+
+    def __repr__(self) -> str:
+        """What stands so far; it does not wait."""
+        transcript = self._line.transcript
+        written: Any = _messages(transcript) if transcript.is_chat else transcript.open_text
+        return f"{type(self).__name__}({written!r})"
 
     # Reading in async programs
 
@@ -159,25 +169,25 @@ class State:
 
     # Streaming
 
-    def text_iter(self, var: str | None = None) -> Iterator[str]:
+    def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """Pieces of a variable's text as they come, or of all text. In pieces only where the
         program is run with ``stream=True``; raises at its end what went wrong."""
         if loops.is_current(self._run.loop):
             raise _blocking("text_iter()", "async for piece in s.text_async_iter(...)")
-        yield from self._feed(var)
+        yield from self._feed(var_name)
 
     async def text_async_iter(
-        self, var: str | None = None, return_meta_data: bool = False
+        self, var_name: str | None = None, return_meta_data: bool = False
     ) -> AsyncIterator[Any]:
         """``text_iter`` for event loops. With ``return_meta_data`` pairs of a piece and what is
         known of its request by then."""
-        if var is None:
+        if var_name is None:
             if return_meta_data:
                 raise ValueError("return_meta_data needs the name of a variable")
             async for piece in self._line.feed:
                 yield piece
             return
-        variable = await self._avariable(var)
+        variable = await self._avariable(var_name)
         async for piece in variable.feed:
             yield (piece, variable.meta) if return_meta_data else piece
 
@@ -200,9 +210,12 @@ class State:
         return ForkGroup(self._line, start, [State(self._run, line) for line in lines])
 
     @contextmanager
-    def copy(self) -> Iterator[State]:
-        """A state that goes on from here, for ``with s.copy() as c``."""
-        yield self.fork(1)[0]
+    def copy(self, position_ids_offset: list[int] | None = None) -> Iterator[State]:
+        """A state that goes on from here, for ``with s.copy() as c``. At the end its new variables
+        become lists of one in this state, as with ``join``; names that this state has stay."""
+        group = self.fork(1, position_ids_offset)
+        yield group[0]
+        group.gather_unknown(f"copy() at {site()}")
 
     @contextmanager
     def var_scope(self, name: str) -> Iterator[State]:

@@ -33,6 +33,7 @@ _LAZY = {
     "gen_float": "sapwood.frontend_lang.building",
     "gen_int": "sapwood.frontend_lang.building",
     "gen_string": "sapwood.frontend_lang.building",
+    "get_server_info": "sapwood.frontend_lang.backend",
     "greedy_token_selection": "sapwood.frontend_lang.choices",
     "select": "sapwood.frontend_lang.building",
     "set_default_backend": "sapwood.frontend_lang.backend",
@@ -50,6 +51,7 @@ _LAZY = {
 
 if TYPE_CHECKING:
     from sapwood.frontend_lang.backend import flush_cache as flush_cache
+    from sapwood.frontend_lang.backend import get_server_info as get_server_info
     from sapwood.frontend_lang.backend import set_default_backend as set_default_backend
     from sapwood.frontend_lang.building import assistant as assistant
     from sapwood.frontend_lang.building import assistant_begin as assistant_begin
@@ -109,6 +111,7 @@ __all__ = [
     "gen_float",
     "gen_int",
     "gen_string",
+    "get_server_info",
     "greedy_token_selection",
     "select",
     "set_default_backend",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -18,7 +20,8 @@ from .interruptible import Interruptible
 from .log import Log
 
 if TYPE_CHECKING:
-    from sapwood.constrain.compile import Compiled, ConstraintCompiler
+    from sapwood.constrain.compile import Compiled
+    from sapwood.constrain.remote import RemoteCompiler
 
 CAPACITY = 512
 """Compiled constraints that are kept; the least recently used is dropped first."""
@@ -28,6 +31,11 @@ DEADLINE = 10.0
 
 REFUSED = "constraint_refused"
 """The code of a constraint that is malformed or cannot be enforced."""
+
+THREADS = 2
+"""Constraints that compile at once: one that is long does not hold up all others."""
+
+NICENESS = 10
 
 MAX_WAITING = 256
 """Constraints that may wait to be compiled."""
@@ -91,9 +99,9 @@ class Constraints:
         self._encode = encode
         self._deadline = deadline
         self._clock = clock
-        self._compiler: ConstraintCompiler | None = None
+        self._compiler: RemoteCompiler | None = None
         self._making = threading.Lock()
-        self._threads = _thread()
+        self._threads = _threads()
         self._known: OrderedDict[Constraint, Compiling] = OrderedDict()
         self._engines: dict[str, int] = {}
         self._asked = self._hits = self._refused = self._marked = 0
@@ -124,7 +132,8 @@ class Constraints:
                 code="queue_full",
                 status=503,
             )
-        work = Interruptible(lambda: self._compile(constraint))
+        deadline = time.monotonic() + self._deadline
+        work = Interruptible(lambda: self._compile(constraint, deadline))
         future = self._threads.submit(work)
         compiling = Compiling(future, work.stop, self._clock(), self._deadline)
         self._known[constraint] = compiling
@@ -138,7 +147,7 @@ class Constraints:
             given_up.stop()
             self._log.warning("a constraint takes too long to compile", seconds=self._deadline)
             self._threads.shutdown(wait=False, cancel_futures=False)
-            self._threads = _thread()
+            self._threads = _threads()
 
     def mark(self, why: str) -> None:
         """Notes that an engine gave up in the middle of an output."""
@@ -169,24 +178,30 @@ class Constraints:
                 del self._known[constraint]
                 return
 
-    def _compile(self, constraint: Constraint) -> Compiled:
-        """In the compiling thread."""
+    def _compile(self, constraint: Constraint, deadline: float) -> Compiled:
+        """In a compiling thread."""
         try:
-            compiled = self._made().compile(constraint)
+            compiled = self._made().compile(constraint, deadline)
         except BaseException:
             self._refused += 1
             raise
         self._engines[compiled.engine] = self._engines.get(compiled.engine, 0) + 1
         return compiled
 
-    def _made(self) -> ConstraintCompiler:
+    def _made(self) -> RemoteCompiler:
         with self._making:
             if self._compiler is None:
-                from sapwood.constrain.compile import ConstraintCompiler
+                from sapwood.constrain.remote import RemoteCompiler
 
-                self._compiler = ConstraintCompiler(self._vocabulary, self._encode)
+                self._compiler = RemoteCompiler(self._vocabulary, self._encode)
             return self._compiler
 
 
-def _thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="sapwood-compile")
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="sapwood-compile", initializer=_step_back)
+
+
+def _step_back() -> None:
+    """Lets steps go first, where there are no more processors than they use."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

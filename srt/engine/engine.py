@@ -25,7 +25,7 @@ from .chats import Chats
 from .constraints import Constraining, held
 from .loop import Loop, Opening
 from .prompts import PromptLike, Prompts, is_batch
-from .results import Completion, Piece, Score, completions
+from .results import Completion, Piece, Score, completions, piece
 
 
 class Engine:
@@ -329,10 +329,7 @@ class _Pieces:
         for cursor in self._cursors:
             news = cursor.take()
             if news is not None:
-                choice = cursor.choice
-                pieces.append(
-                    Piece(news.text, news.ids, choice.index, news.finish, choice.cached, call.seed)
-                )
+                pieces.append(piece(call, cursor.choice, news))
         self.finished = ended
         return pieces
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 from collections.abc import Callable
@@ -31,6 +32,8 @@ class Loop:
         self.error: RequestError | None = None
         self._thread = threading.Thread(target=self._run, name="sapwood-engine", daemon=True)
         self._thread.start()
+        # A thread that is inside of a kernel when Python ends takes the process down with an abort.
+        atexit.register(self.stop)
 
     def open(self, prepared: Prepared, every_delta: bool, notify: Callable[[], None]) -> Opening:
         """Submits a request; ``notify`` is called from the loop's thread whenever there is news."""
@@ -64,6 +67,7 @@ class Loop:
 
     def stop(self) -> None:
         """Ends the thread after the step in flight; requests in flight get an error."""
+        atexit.unregister(self.stop)
         if self._thread.is_alive():
             self._orders.put(None)
             self._thread.join()

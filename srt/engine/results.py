@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sapwood.constrain.spec import Warning
 
+from ..front.cursor import News
 from ..front.entry import Call, Choice
 from ..messages import Finish, TokenLogprobs
 
@@ -36,7 +37,8 @@ class Completion:
 class Piece:
     """What is new in a stream: text, tokens, and with the last piece why it ended.
 
-    ``cached_tokens`` and ``seed`` are those of the whole sample.
+    ``cached_tokens`` and ``seed`` are those of the whole sample. ``logprobs`` are new as well;
+    ``prompt_logprobs`` and ``warnings`` come with the last piece.
     """
 
     text: str
@@ -45,6 +47,9 @@ class Piece:
     finish: Finish | None = None
     cached_tokens: int = 0
     seed: int = 0
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] | None = None
+    warnings: list[Warning] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +93,20 @@ def completion(call: Call, choice: Choice, prompt_tokens: int) -> Completion:
         logprobs=list(choice.logprobs) or None,
         prompt_logprobs=choice.prompt_logprobs,
         warnings=choice.warnings,
+    )
+
+
+def piece(call: Call, choice: Choice, news: News) -> Piece:
+    """What a cursor has found."""
+    last = news.finish is not None
+    return Piece(
+        news.text,
+        news.ids,
+        choice.index,
+        news.finish,
+        choice.cached,
+        call.seed,
+        news.logprobs,
+        choice.prompt_logprobs if last else None,
+        choice.warnings if last else [],
     )

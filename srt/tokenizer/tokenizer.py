@@ -52,6 +52,9 @@ class Tokenizer:
         self.eos_id = self.special_id("eos_token")
         self.bos_ids = self._prefix(add_bos)
 
+    def __reduce__(self) -> Any:
+        return _again, (self._data, self.special_tokens, self.adds_bos)
+
     @property
     def adds_bos(self) -> bool:
         """Whether a raw prompt gets a start token."""
@@ -208,3 +211,8 @@ def _is_marker(entry: Mapping[str, Any]) -> bool:
         return True
     ends = text[0] + text[-1]
     return not any(char.isalnum() or char.isspace() for char in ends)
+
+
+def _again(data: Mapping[str, Any], special_tokens: Mapping[str, str], add_bos: bool) -> Tokenizer:
+    """In another process."""
+    return Tokenizer(data, special_tokens=special_tokens, add_bos=add_bos)

@@ -10,7 +10,9 @@ import jsonschema_rs
 import numpy as np
 import pytest
 
+from sapwood.constrain.closing import Closer
 from sapwood.constrain.compile import ConstraintCompiler
+from sapwood.constrain.json_text import JsonText
 from sapwood.constrain.matcher import Matcher
 from sapwood.constrain.refusal import Refusal
 from sapwood.constrain.spec import JsonSchema
@@ -302,3 +304,17 @@ def test_c005_without_any_value_a_schema_is_refused(compiler: ConstraintCompiler
             compiler,
             {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "boolean"}},
         )
+
+
+def test_an_answer_that_doubles_at_each_level_is_not_written() -> None:
+    pairs: dict[str, object] = {"d0": {"type": "null"}}
+    for level in range(1, 20):
+        inner = {"$ref": f"#/$defs/d{level - 1}"}
+        pairs[f"d{level}"] = {
+            "type": "array",
+            "prefixItems": [inner, inner],
+            "items": False,
+            "minItems": 2,
+        }
+    assert next(Closer({"$ref": "#/$defs/d3", "$defs": pairs}).endings(JsonText()), None)
+    assert next(Closer({"$ref": "#/$defs/d19", "$defs": pairs}).endings(JsonText()), None) is None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sapwood as sw
 
+from ..frontend_lang.programs import ALL
 from .conftest import Server
 
 
@@ -45,6 +47,36 @@ def test_what_is_sent_is_what_the_chat_endpoint_makes_of_the_messages(
         assert reply["usage"]["prompt_tokens_details"]["cached_tokens"] == meta["prompt_tokens"] - 1
         assert reply["choices"][0]["message"]["content"] == state[name]
     assert state.text().startswith("<|im_start|>system\nBe brief.<|im_end|>\n")
+
+
+@pytest.fixture(scope="module")
+def engine(default_model_path: Path) -> Iterator[sw.Engine]:
+    with sw.Engine(str(default_model_path), kv_tokens=8000) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda program: program.name)
+def test_the_same_programs_on_a_server_and_on_an_engine(
+    engine: sw.Engine, runtime: sw.Server, program: Any
+) -> None:
+    """Texts, messages, variables, token counts: all are equal under greedy sampling."""
+    there = program.run("owl", backend=runtime, temperature=0)
+    here = program.run("owl", backend=engine, temperature=0)
+    names = list(here._line.variables)
+    assert names == list(there._line.variables)
+    for name in names:
+        assert there[name] == here[name]
+        assert counts(there.get_meta_info(name)) == counts(here.get_meta_info(name))
+    assert (there.messages(), there.text()) == (here.messages(), here.text())
+    assert there.ret_value == here.ret_value
+
+
+def counts(meta: Any) -> Any:
+    """What both count, and which tokens a choice was scored by."""
+    if isinstance(meta, list):
+        return [counts(each) for each in meta]
+    scored = [[e[1] for e in each] for each in meta.get("input_token_logprobs", ())]
+    return meta.get("prompt_tokens"), meta.get("completion_tokens"), scored
 
 
 def test_a_stream_is_the_whole_in_pieces(runtime: sw.Server) -> None:

@@ -66,6 +66,8 @@ def test_states_can_be_read_when_their_loop_is_gone() -> None:
     assert state.messages()[-1] == {"role": "assistant", "content": "ON X."}
     assert state.text().endswith("<|assistant|>\nON X.\n")
     assert (state["part"], state.error(), list(state.text_iter())[-1]) == ("ON X.", None, "ON X.")
+    state.sync()
+    assert "ON X." in repr(state)
 
     async def later() -> list[str]:
         return [await state.aget("part"), await state.aret_value(), *[p async for p in state]]

@@ -44,13 +44,14 @@ class Lost(sw.Scripted):
 
 @pytest.mark.parametrize("threads", [1, 4, "auto", 1000])
 @pytest.mark.parametrize("bar", [False, True])
+@pytest.mark.parametrize("generator", [False, True])
 def test_c088_each_failure_in_its_place(
-    threads: Any, bar: bool, capsys: pytest.CaptureFixture[str]
+    threads: Any, bar: bool, generator: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """C088: 50 items that fork 8 each, three of which fail in different ways."""
     items: list[dict[str, Any]] = [{"number": i} for i in range(50)]
     items[31]["timeout"] = 0.2
-    states = branching.run_batch(items, num_threads=threads, progress_bar=bar, backend=Lost(script))
+    states = list(branching.run_batch(items, threads, bar, generator, backend=Lost(script)))
     assert len(states) == 50
     errors = {at: state.error() for at, state in enumerate(states) if state.error() is not None}
     kinds = {at: type(error) for at, error in errors.items()}
@@ -175,7 +176,7 @@ def test_ctrl_c_ends_a_batch_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         program.run_batch([(i,) for i in range(6)], backend=sw.Scripted(["."] * 6, delay=60))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 10
     stuck.set()
 
 

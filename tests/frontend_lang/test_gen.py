@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import sapwood as sw
 from sapwood.frontend_lang.building import SamplingOptions
 from sapwood.frontend_lang.operations import Unreadable
 from sapwood.frontend_lang.options import RunOptions
+from sapwood.frontend_lang.run import DETAILS
 from sapwood.frontend_lang.runtime import Answer, Request, Sampling
 from sapwood.frontend_lang.scripted import ScriptError
 
@@ -65,7 +67,7 @@ def sent(expression: Any, **options: Any) -> Sampling:
     def program(s: sw.State) -> None:
         s += expression
 
-    answer = "null" if "json" in str(expression.given) else "x"
+    answer = "null" if "json" in str(expression.given) else "1" if expression.parse else "x"
     runtime = sw.Scripted(lambda request: answer)
     program.run(backend=runtime, **options)
     (request,) = runtime.requests
@@ -88,14 +90,58 @@ def test_c087_every_parameter_arrives(name: str) -> None:
     """C087: set in ``gen``, and for all of a run."""
     value = UNUSUAL[name]
     assert value != getattr(Sampling(), name)
-    sampling = sent(sw.gen("x", **{name: value}))
-    assert sampling.changed() == {name: value}
+    beside = {"return_logprob": True} if name in DETAILS else {}
+    sampling = sent(sw.gen("x", **beside, **{name: value}))
+    assert sampling.changed() == {name: value, **beside}
     of_run = "max_new_tokens" if name == "max_tokens" else name
     if of_run in RunOptions.__annotations__:
-        assert sent(sw.gen("x"), **{of_run: value}).changed() == {name: value}
+        assert sent(sw.gen("x"), **beside, **{of_run: value}).changed() == {name: value, **beside}
         other = getattr(Sampling(), name)
         if other is not None:
-            assert sent(sw.gen("x", **{name: other}), **{of_run: value}).changed() == {}
+            own = sw.gen("x", **{name: other})
+            assert sent(own, **beside, **{of_run: value}).changed() == beside
+
+
+@pytest.mark.parametrize("name", sorted(DETAILS))
+def test_c087_details_of_log_probabilities_alone_are_refused(name: str) -> None:
+    """C087: no runtime would take notice of them."""
+    with pytest.raises(ValueError, match=f"{name} goes with return_logprob"):
+        sent(sw.gen("x", **{name: UNUSUAL[name]}))
+
+
+SGLANGS = (
+    "name", "max_tokens", "min_tokens", "n", "stop", "stop_token_ids", "stop_regex", "temperature",
+    "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "ignore_eos",
+    "return_logprob", "logprob_start_len", "top_logprobs_num", "return_text_in_logprobs",
+)  # fmt: skip
+
+
+def test_parameters_are_in_sglangs_order() -> None:
+    def order(of: Any) -> tuple[str, ...]:
+        return tuple(inspect.signature(of).parameters)
+
+    constraints = ("dtype", "choices", "choices_method", "regex", "json_schema", "more")
+    assert order(sw.gen) == SGLANGS + constraints
+    for kind in (sw.gen_int, sw.gen_string, sw.gen_float):
+        assert order(kind) == (*(n for n in SGLANGS if n != "min_tokens"), "more")
+    assert order(sw.select)[:4] == ("name", "choices", "temperature", "choices_method")
+    batch = ("self", "batch_kwargs", "num_threads", "progress_bar", "generator_style")
+    assert order(sw.Program.run_batch)[:5] == batch
+    endpoint = ("base_url", "api_key", "verify", "chat_template_name")
+    assert order(sw.RuntimeEndpoint)[:4] == endpoint
+    assert order(sw.OpenAI)[:4] == ("model_name", "is_chat_model", "chat_template", "is_azure")
+    assert order(sw.State.fork) == ("self", "size", "position_ids_offset")
+    assert order(sw.State.text_async_iter) == ("self", "var_name", "return_meta_data")
+
+
+def test_kinds_take_their_parameters_by_place_and_by_name() -> None:
+    by_place = sent(sw.gen_int("x", 5, 1, ("a",), (7,), ("b",), 0.5, 0.25, 9, 0.125, 1.0, -1.0))
+    assert (by_place.max_tokens, by_place.stop[0], by_place.stop_token_ids) == (5, "a", (7,))
+    assert (by_place.temperature, by_place.top_p, by_place.top_k, by_place.min_p) == (
+        0.5, 0.25, 9, 0.125,
+    )  # fmt: skip
+    assert (by_place.frequency_penalty, by_place.presence_penalty) == (1.0, -1.0)
+    assert sent(sw.gen_float("x", seed=3)).seed == 3
 
 
 def test_c087_defaults_are_sglangs() -> None:
@@ -214,7 +260,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_with_its_text() -> None:
 @pytest.mark.parametrize(
     ("make", "text", "value", "wrong"),
     [
-        (sw.gen_int, "-12", -12, "1.5"),
+        (sw.gen_int, "-12", -12, "x1"),
         (sw.gen_float, "1.5", 1.5, "1."),
         (sw.gen_string, '"a \\"b\\""', 'a "b"', "a"),
         (lambda name: sw.gen(name, dtype=bool), "False", False, "no"),
@@ -231,6 +277,28 @@ def test_kinds_by_patterns(make: Any, text: str, value: Any, wrong: str) -> None
     assert type(state.parsed("x")) is type(value)
     with pytest.raises(ScriptError, match="does not match"):
         program.run(backend=sw.Scripted([wrong]))
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "text"),
+    [
+        (sw.gen_int, "24 hours.", "24"),
+        (sw.gen_int, "24.", "24"),
+        (sw.gen_int, '24", "b"', "24"),
+        (sw.gen_float, "1.5, or so", "1.5"),
+        (sw.gen_float, "1\n", "1"),
+    ],
+)
+def test_numbers_end_where_the_text_goes_on(make: Any, said: str, text: str) -> None:
+    sampling = sent(make("x", stop="STOP", no_stop_trim=True))
+    assert "STOP" in sampling.stop
+    assert not sampling.no_stop_trim
+    assert re.fullmatch(sampling.regex or "", said)
+    assert re.fullmatch(sampling.regex or "", text)
+    state = sw.function(lambda s: s.__iadd__("x" + make("x") + "!")).run(
+        backend=sw.Scripted([said])
+    )
+    assert (state["x"], state.text()) == (text, f"x{text}!")
 
 
 def test_calls_of_tools_and_their_results_become_messages() -> None:

@@ -11,6 +11,10 @@ import httpx
 import pytest
 
 import sapwood as sw
+from sapwood.frontend_lang.bodies import OF_CHATS
+from sapwood.frontend_lang.run import DETAILS
+
+from .test_gen import UNUSUAL
 
 CHAT = {
     "id": "1",
@@ -113,7 +117,7 @@ def test_what_openai_cannot_do_is_refused_by_name(name: str, value: Any) -> None
     with openai(standard) as (wire, runtime):
         for program in (chat, plain):
             with pytest.raises(sw.Unsupported, match=name) as caught:
-                program.run(backend=runtime, **{name: value})
+                program.run(backend=runtime, return_logprob=True, **{name: value})
             assert caught.value.name == name
     assert not wire.sent
 
@@ -157,10 +161,14 @@ def test_streams_are_put_together() -> None:
     more = {"index": 0, "function": {"arguments": '{"a": 1}'}}
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
     usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    scored = delta(content="b")
+    for at, event in enumerate((once := delta(content="a"), scored)):
+        event["choices"][0]["logprobs"] = {"content": [{"token": f"{at}", "logprob": -0.5}]}
+        event["choices"][0]["token_ids"] = [at]
     answer = events(
         delta(role="assistant", content=""),
-        delta(content="a"),
-        delta(content="b"),
+        once,
+        scored,
         delta(tool_calls=[first]),
         delta(tool_calls=[more]),
         end,
@@ -171,6 +179,8 @@ def test_streams_are_put_together() -> None:
         assert list(state.text_iter("x")) == ["a", "b"]
         meta = state.get_meta_info("x")
         assert (meta["completion_tokens"], meta["finish_reason"]["type"]) == (2, "tool_calls")
+        assert [each["token"] for each in meta["logprobs"]["content"]] == ["0", "1"]
+        assert meta["output_ids"] == [0, 1]
         (call,) = state.messages()[-1]["tool_calls"]
         assert call["function"] == {"name": "f", "arguments": '{"a": 1}'}
     assert wire.sent[0][1]["stream_options"] == {"include_usage": True}
@@ -192,6 +202,51 @@ def test_broken_answers_are_errors(answer: Any, error: Any) -> None:
         if error is sw.ServerError:
             with pytest.raises(error):
                 chat.run(backend=runtime)
+
+
+def test_a_server_tells_how_it_is_set() -> None:
+    wire = Wire(lambda path, body: {"path": path})
+    with sw.Server("http://x/", transport=httpx.MockTransport(wire)) as runtime:
+        assert sw.get_server_info(runtime) == {"path": "/server_info"}
+    with pytest.raises(sw.Unsupported, match="Scripted does not support get_server_info"):
+        sw.get_server_info(sw.Scripted([]))
+
+
+NATIVE = {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens"}
+
+
+@pytest.mark.parametrize("name", sorted(UNUSUAL))
+@pytest.mark.parametrize("program", [chat, plain], ids=["chat", "plain"])
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_c087_every_parameter_reaches_a_server(name: str, program: Any, logprobs: bool) -> None:
+    """C087: under the name of the route that is asked, or it is refused by name."""
+    value = {"1": 2.0} if name == "logit_bias" else UNUSUAL[name]
+    logprobs = logprobs or name in DETAILS
+    native = {"text": "x", "output_ids": [], "meta_info": {}}
+
+    def answer(path: str, body: Any) -> Any:
+        if path == "/tokenize":
+            return {"tokens": [1, 2, 3, 4, 5]}
+        return [native, native] if path == "/generate" else standard(path, body)
+
+    wire = Wire(answer)
+    beside = {"return_logprob": True} if logprobs and name != "return_logprob" else {}
+    with sw.Server("http://x/", transport=httpx.MockTransport(wire)) as runtime:
+        asked = sw.gen("x", **{name: UNUSUAL[name]}, **beside)
+        asking = sw.function(
+            lambda s: s.__iadd__(sw.user("u") + sw.assistant(asked) if program is chat else asked)
+        )
+        if name == "stop_regex" or (name in OF_CHATS and (logprobs or program is plain)):
+            with pytest.raises(sw.Unsupported, match=name):
+                asking.run(backend=runtime)
+            return
+        asking.run(backend=runtime)
+    path, body = wire.sent[-1]
+    if path == "/generate" and name not in ("cache_salt", "priority", "return_logprob", *DETAILS):
+        body = body["sampling_params"]
+        name = NATIVE.get(name, name)
+    sent = body[name]
+    assert sent == (list(value) if isinstance(value, tuple) else value)
 
 
 def test_a_server_gets_all_that_could_differ_from_its_defaults() -> None:

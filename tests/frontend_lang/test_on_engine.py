@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,37 +18,9 @@ from sapwood import Engine, SamplingParams
 from sapwood.frontend_lang.runtime import Answer, Prompt, Request, ScoreRequest
 from sapwood.srt.errors import RequestError
 
+from .programs import ALL, Animal, chat
+
 GREEDY: dict[str, Any] = {"temperature": 0.0}
-
-
-@dataclass
-class Animal:
-    name: str
-    legs: int
-
-
-@sw.function
-def chat(s: sw.State, topic: str) -> None:
-    s += sw.system("Be brief.") + sw.user(f"Tell me of {topic}.")
-    s += sw.assistant("Well, " + sw.gen("opening", max_tokens=6) + " ... " + sw.gen("rest", 4))
-    s += sw.user("Sure?") + sw.assistant(sw.select("sure", ["yes", "no", "yes and no"]))
-
-
-@sw.function
-def tree(s: sw.State, topic: str) -> None:
-    s += sw.user(f"Plan: {topic}")
-    s += sw.assistant(sw.gen("plan", max_tokens=5))
-    with s.fork(3) as forks:
-        forks += lambda i: sw.user(f"Step {i}") + sw.assistant(sw.gen("step", max_tokens=4))
-    s += sw.user("; ".join(s["step"])) + sw.assistant(sw.gen("end", max_tokens=4))
-
-
-@sw.function
-def plain(s: sw.State, topic: str) -> None:
-    s += f"The {topic} is" + sw.gen("x", max_tokens=5, stop=".") + ". It has "
-    s += sw.gen_int("legs", max_tokens=3) + " legs, and is "
-    s += sw.select("kind", ["a bird", "a fish"])
-    s += ". As JSON: " + sw.gen("json", json_schema=Animal, max_tokens=40)
 
 
 class Keeping:
@@ -79,7 +55,7 @@ class Keeping:
         return self.answers[request.name, request.prompt]
 
 
-@pytest.mark.parametrize("program", [chat, tree, plain])
+@pytest.mark.parametrize("program", ALL, ids=lambda program: program.name)
 def test_the_same_programs_on_engine_and_script(engine: Engine, program: Any) -> None:
     """Equal texts, messages and variables; and the engine's are equal when run again."""
     from sapwood.frontend_lang.engine_runtime import EngineRuntime
@@ -135,6 +111,17 @@ def test_constraints(engine: Engine) -> None:
     assert isinstance(state.parsed("float"), float)
     assert isinstance(state.parsed("string"), str)
     assert state["truth"] in ("True", "False")
+
+
+def test_numbers_end_where_the_model_goes_on(engine: Engine) -> None:
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += "The number of hours in a day is " + sw.gen_int("hours") + "\n"
+        s += "The number of days in a year is " + sw.gen_float("days") + "\n"
+
+    state = program.run(backend=engine, **GREEDY)
+    assert (state.parsed("hours"), state.parsed("days")) == (24, 365.0)
+    assert state.text().splitlines()[0] == "The number of hours in a day is 24"
 
 
 def test_refusals_arrive_with_their_places(engine: Engine) -> None:
@@ -252,6 +239,11 @@ def test_samples_seeds_and_logprobs(engine: Engine) -> None:
     assert len(meta["input_token_logprobs"]) == meta["prompt_tokens"]
     assert meta["input_token_logprobs"][0][2] == "Once"
     assert [len(top) for top in meta["output_top_logprobs"]] == [2, 2]
+    live = program.run(backend=engine, stream=True)
+    streamed = live.get_meta_info("y")
+    assert streamed.keys() == meta.keys()
+    assert len(streamed["output_token_logprobs"]) == 2
+    assert len(streamed["input_token_logprobs"]) == streamed["prompt_tokens"]
 
 
 def test_ending_a_run_ends_its_requests(engine: Engine) -> None:
@@ -267,6 +259,73 @@ def test_ending_a_run_ends_its_requests(engine: Engine) -> None:
         program.run(False, backend=engine, timeout=0.1)
     engine.generate("x", SamplingParams(max_tokens=1))
     assert engine.stats.running == 0
+
+
+SCRIPT = """
+import sys
+import sapwood as sw
+
+@sw.function
+def program(s):
+    forks = s.fork(3)
+    forks += "Once" + sw.gen("x", max_tokens=4000, ignore_eos=True)
+    forks.join()
+
+engine = sw.Engine(sys.argv[2], kv_tokens=16000)
+if sys.argv[1] == "interrupted":
+    print("begun", flush=True)
+    program.run(backend=engine)
+state = program.run(backend=engine, stream=True)
+assert engine.generate("x", sw.SamplingParams(max_tokens=2)).ids
+"""
+
+
+def test_python_ends_while_an_engine_works(default_model_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, "left", str(default_model_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_while_an_engine_works(default_model_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, "interrupted", str(default_model_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_in_a_notebook(engine: Engine, default_model_path: Path) -> None:
+    """Inside a running event loop, in all ways, and with a second engine in the process."""
+
+    @sw.function
+    def program(s: sw.State) -> str:
+        s += "One, two," + sw.gen("x", max_tokens=2)
+        return str(s["x"])
+
+    params = SamplingParams(max_tokens=2, temperature=0)
+
+    async def cell() -> None:
+        with Engine(str(default_model_path), kv_tokens=2000) as second:
+            texts = {
+                engine.generate("One, two,", params).text,
+                (await second.agenerate("One, two,", params)).text,
+                "".join(piece.text for piece in second.stream("One, two,", params)),
+                program.run(backend=second, **GREEDY).ret_value,
+                (await program.arun(backend=engine, **GREEDY)).ret_value,
+                program.run_batch([{}, {}], backend=second, **GREEDY)[1].ret_value,
+                "".join(program.run(backend=second, stream=True, **GREEDY).text_iter("x")),
+            }
+            assert len(texts) == 1
+        with pytest.raises(RequestError, match="shut down"):
+            program.run(backend=second)
+
+    asyncio.run(cell())
 
 
 def test_async_programs_flush_and_the_default_backend(engine: Engine) -> None:

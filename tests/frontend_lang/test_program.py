@@ -158,6 +158,49 @@ def test_join_concatenates_what_the_branches_wrote() -> None:
     assert state.messages()[-1]["content"] == "Parts: 0? 1?"
 
 
+def test_each_branch_can_be_written_by_its_number() -> None:
+    @sw.function
+    def program(s: sw.State) -> None:
+        forks = s.fork(2)
+        forks[0] += "a" + sw.gen("x")
+        forks[1] += "b" + sw.gen("x")
+        forks.join()
+        with pytest.raises(ValueError, match="the states of a fork"):
+            forks[0] = s
+
+    state = program.run(backend=sw.Scripted(lambda request: request.prompt.text))
+    assert state["x"] == ["a", "b"]
+
+
+def test_a_copy_gives_its_new_variables_back() -> None:
+    @sw.function
+    def program(s: sw.State) -> None:
+        s += "a" + sw.gen("x")
+        with s.copy() as other:
+            other += sw.gen("x") + sw.gen("y")
+
+    state = program.run(backend=sw.Scripted(["1", "2", "3"]))
+    assert (state["x"], state["y"], state.text()) == ("1", ["3"], "a1")
+
+
+def test_what_a_state_shows_of_itself() -> None:
+    @sw.function
+    def plain(s: sw.State) -> str:
+        s += "a" + sw.gen("x")
+        return repr(s)
+
+    @sw.function
+    def chat(s: sw.State) -> None:
+        s += sw.user("a")
+
+    state = plain.run(backend=sw.Scripted(["1"]))
+    assert state.ret_value.startswith("Outcome('")  # whatever is there by then
+    assert repr(state) == "Outcome('a1')"
+    assert repr(chat.run(backend=sw.Scripted([]))) == (
+        "Outcome([{'role': 'user', 'content': 'a'}])"
+    )
+
+
 def test_variables_are_inherited_and_names_can_be_used_again() -> None:
     @sw.function
     def program(s: sw.State) -> list[Any]:
@@ -277,6 +320,8 @@ def test_wrong_expressions_are_refused_where_they_are_written() -> None:
         run(nothing)
     with pytest.raises(TypeError, match="int cannot be appended"):
         run(number)
+    with pytest.raises(TypeError, match="append themselves"):
+        run(lambda s: s.__iadd__(s.user("x")))
     with pytest.raises(ValueError, match="roles do not nest"):
         run(lambda s: s.__iadd__(sw.user(sw.system("x"))))
     with pytest.raises(ValueError, match="only the assistant answers"):

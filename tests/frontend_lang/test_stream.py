@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_pieces_come_before_the_end() -> None:
     assert list(pieces) == ["two ", "three"]
     assert list(whole) == ["two ", "three", "four"]
     assert (state["b"], state.ret_value, state.error()) == ("four", "four", None)
-    assert list(state.text_iter("a")) == ["one ", "two ", "three"]  # again, from the start
+    assert list(state.text_iter(var_name="a")) == ["one ", "two ", "three"]  # again, from the start
 
 
 def test_without_a_stream_the_text_is_one_piece() -> None:
@@ -62,7 +63,7 @@ def test_pieces_on_an_event_loop() -> None:
         runtime = Gated({"a": "one two", "b": "three"})
         state = await two.arun(stream=True, backend=runtime)
         got = []
-        async for piece, meta in state.text_async_iter("a", return_meta_data=True):
+        async for piece, meta in state.text_async_iter(var_name="a", return_meta_data=True):
             got.append((piece, bool(meta)))
             runtime.gate.set()
         assert [piece for piece, _ in got] == ["one ", "two"]
@@ -128,6 +129,39 @@ def test_c089_readers_get_the_error(where: str, name: str | None, error: Any) ->
                 pass
 
     asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_c089_threads_exit() -> None:
+    """C089: however a streaming run ends, and whether it is read or not."""
+    before = {thread.name for thread in threading.enumerate()}
+    for where in ("nowhere", "code before", "inner", "reads", "second gen", "connection"):
+        program, runtime = failing(where)
+        program.run(stream=True, backend=runtime).error()
+        program.run(stream=True, backend=runtime)
+    end = time.monotonic() + 10
+    while left := [t.name for t in threading.enumerate() if t.name == "sapwood-program"]:
+        assert time.monotonic() < end, left
+        time.sleep(0.01)
+    assert {thread.name for thread in threading.enumerate()} <= {*before, "sapwood-programs"}
+
+
+def test_c089_others_run_while_a_reader_waits() -> None:
+    """C089: the loop of an async reader goes on while its pieces are not there."""
+    runtime = Gated({"a": "one two", "b": "three"})
+
+    async def main() -> list[str]:
+        state = two.run(stream=True, backend=runtime)
+        reading = asyncio.create_task(collected(state))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not reading.done()
+        runtime.gate.set()
+        return await reading
+
+    async def collected(state: Any) -> list[str]:
+        return [piece async for piece in state.text_async_iter("a")]
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)) == ["one ", "two"]
 
 
 def test_c089_a_loop_is_never_blocked() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 import sapwood as sw
+from sapwood.frontend_lang.runtime import Answer
 
 
 @dataclass
@@ -50,7 +51,20 @@ def untyped(s, question):  # type: ignore[no-untyped-def]
     s += question
 
 
+@sw.function
+def open_ended(s: sw.State, prefix: str, **options: Any) -> int:
+    s += prefix + sw.gen("x", **options)
+    return 1
+
+
+@sw.function
+async def open_ended_native(s: sw.State, **options: Any) -> int:
+    return 1
+
+
 def uses(runtime: sw.Runtime) -> None:
+    assert_type(open_ended.run("x", top_p=0.5).ret_value, int)
+    assert_type(open_ended_native.run(top_p=0.5).ret_value, int)
     state = sync.run("q", times=2, temperature=0.0, backend=runtime)
     assert_type(state, sw.Outcome[int])
     assert_type(state.ret_value, int)
@@ -71,7 +85,12 @@ async def uses_async() -> None:
 
 def runtimes() -> list[sw.Runtime]:
     """Each is one by its shape."""
-    return [sw.Scripted({}), sw.Server("http://x"), sw.OpenAI("m"), sw.RuntimeEndpoint("http://x")]
+    return [
+        sw.Scripted([Answer(text="a"), "b"]),
+        sw.Server("http://x"),
+        sw.OpenAI("m"),
+        sw.RuntimeEndpoint("http://x"),
+    ]
 
 
 def wrong() -> None:
@@ -79,4 +98,5 @@ def wrong() -> None:
     sw.gen("x", temperature="hot")  # type: ignore[arg-type]
     sw.gen("x", tempratur=1.0)  # type: ignore[call-arg]
     sw.select("x", [1])  # type: ignore[list-item]
+    sw.gen_int("x", top_p="all")  # type: ignore[arg-type]
     sw.function(5)  # type: ignore[call-overload]
