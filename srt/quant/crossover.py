@@ -12,6 +12,7 @@ import platform
 import statistics
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,4 +150,5 @@ def write(path: Path, section: str, values: dict[str, int]) -> None:
         beside.write_text(json.dumps(sections, indent=1, sort_keys=True))
         beside.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
