@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sapwood.srt.attention.select import select
 from sapwood.srt.batch import Batch, Group, Row
-from sapwood.srt.kernels.ops import Linear
+from sapwood.srt.kernels.ops import Head, Linear
 from sapwood.srt.memory.pool import KVPool
 from sapwood.srt.model_config import ModelConfig, RopeConfig, expected_tensors
 from sapwood.srt.models.decoder import Decoder
@@ -77,6 +77,11 @@ class Timed:
         """The product, timed under its size."""
         part = "x " + PRODUCTS[len(weight_OI)]
         return self._clock.timed(part, self._inner.linear(weight_OI, bias_O))
+
+    def head(self, weight_VE: Tensor) -> Head:
+        """The output layer, timed as a product."""
+        head = self._inner.head(weight_VE)
+        return Head(self._clock.timed("x " + PRODUCTS[len(weight_VE)], head.product), head.rows)
 
 
 def weights(dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:

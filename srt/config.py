@@ -67,6 +67,12 @@ class ModelOptions:
         "of weights, activations, KV; auto: bfloat16 where the hardware multiplies it, or float32",
         ("auto", "float32", "bfloat16"),
     )
+    quantization: str = flag(
+        "none",
+        "of weights, on a CPU; stored: keep 4-bit blocks of a GGUF file; w8a8: 8-bit weights and "
+        "activations",
+        ("none", "stored", "w8a8"),
+    )
     attention: str = flag("auto", "attention backend", ("auto", "reference", "cpu"))
     context_length: int | None = flag(
         None, "most tokens of a request, prompt and output; default: the model's own", low=1

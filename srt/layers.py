@@ -9,15 +9,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .kernels.ops import Linear
+from .kernels.int4 import Matrix, plain
+from .kernels.ops import Head, Linear
 
 
 class TorchOps:
     """``Ops`` as torch's own operations."""
 
-    def linear(self, weight_OI: Tensor, bias_O: Tensor | None) -> Linear:
+    def linear(self, weight_OI: Matrix, bias_O: Tensor | None) -> Linear:
         """See ``Ops``."""
-        return lambda x_TI: functional.linear(x_TI, weight_OI, bias_O)
+        values_OI = plain(weight_OI)
+        return lambda x_TI: functional.linear(x_TI, values_OI, bias_O)
+
+    def head(self, weight_VE: Tensor) -> Head:
+        """See ``Ops``."""
+        return Head(self.linear(weight_VE, None), weight_VE)
 
     def add_rms_norm(
         self, residual_TE: Tensor, delta_TE: Tensor | None, weight_E: Tensor, eps: float

@@ -24,6 +24,7 @@ from .memory.pool import KVPool
 from .messages import Submit, TokenLogprobs
 from .models import Decoder, load_weights, model_dtype
 from .params import SamplingParams
+from .quant import quantization
 from .request import Request
 from .sampling import Draw, Sampler, top_logprobs
 
@@ -73,15 +74,21 @@ class ModelRunner:
         shape = (config.n_layers, config.n_kv_heads, config.head_dim)
         n_pages = pool_pages(cache, KVPool.token_bytes(*shape, dtype))
         pool = make_pool(n_pages, cache.page_size, shape, dtype, device)
-        chosen = select(options.attention, device, pool, n_heads=config.n_heads)
-        weights = load_weights(checkpoint.weights(), config, dtype, device)
+        stored = checkpoint.weights()
+        quant = quantization(options.quantization, device, dtype, stored)
+        chosen = select(
+            options.attention, device, pool, n_heads=config.n_heads, products=quant.products
+        )
+        weights = load_weights(stored, config, dtype, device, quant.matrix)
         with torch.inference_mode():
             model = Decoder(config, weights, chosen.ops, chosen.backend, context)
+            quant.settle()
         vocab_size = min(config.vocab_size, checkpoint.tokenizer.vocab_size)
         runner = cls(model, pool, chosen.backend, vocab_size)
         runner._details = {
             "device": str(device),
             "dtype": str(dtype).removeprefix("torch."),
+            **quant.describe(),
             "attention": chosen.attention,
             "kv_tokens": pool.n_slots,
             "page_size": pool.page_size,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from ..errors import LoadError
-from ..kernels.ops import Ops
+from ..kernels.ops import Ops, Products
 from ..layers import TorchOps
 from ..memory.pool import KVPool
 from .backend import AttentionBackend
@@ -22,17 +22,26 @@ class Selection(NamedTuple):
     backend: AttentionBackend
 
 
-def select(name: str, device: torch.device, pool: KVPool, *, n_heads: int) -> Selection:
+def select(
+    name: str,
+    device: torch.device,
+    pool: KVPool,
+    *,
+    n_heads: int,
+    products: Products | None = None,
+) -> Selection:
     """Operations and backend for a device; ``name`` is ``ModelOptions.attention``.
 
     ``auto`` is ``cpu`` on a CPU, for heads of an even size, and ``reference`` elsewhere. With
     ``reference`` everything is plain torch. ``LoadError`` where the device or the heads do not suit
-    the name.
+    the name, or plain torch does not suit the ``products`` that quantisation brings.
     """
     even = pool.k(0).shape[2] % 2 == 0
     if name == "auto":
         name = "cpu" if device.type == "cpu" and even else "reference"
     if name == "reference":
+        if products is not None:
+            raise LoadError("quantization needs the attention backend 'cpu', not 'reference'")
         return Selection(name, TorchOps(), ReferenceAttention(pool))
     if name != "cpu":
         raise LoadError(f"attention backend {name!r} is not known; it must be cpu or reference")
@@ -44,4 +53,4 @@ def select(name: str, device: torch.device, pool: KVPool, *, n_heads: int) -> Se
     from ..kernels.cpu_ops import CpuOps
     from .cpu import CpuAttention
 
-    return Selection(name, CpuOps(), CpuAttention(pool, n_heads=n_heads))
+    return Selection(name, CpuOps(products), CpuAttention(pool, n_heads=n_heads))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import drawing, paged
+from . import drawing, paged, rows8
 from .compiled import cache_folder, ready, worker
 from .cpu_ops import KERNELS
 
@@ -13,12 +13,14 @@ WORKERS = (
     paged.attend_float32,
     paged.merge_bfloat16,
     paged.merge_float32,
+    rows8.quantize_rows,
+    rows8.rescale_rows,
 )
 
 
 def build(report: bool = False) -> None:
     """Loads or compiles everything that serving on the CPU calls."""
-    for kernel in (*KERNELS, *drawing.KERNELS, paged.run_job):
+    for kernel in (*KERNELS, *drawing.KERNELS, paged.run_job, rows8.run_rows):
         start = time.perf_counter()
         cached = ready(kernel)
         if report:

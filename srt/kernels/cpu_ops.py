@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from . import small
 from .compiled import ready
-from .ops import Linear
+from .int4 import Matrix, plain
+from .ops import Head, Linear, Products
 
 ROWS_HINT = 32
 """oneDNN chooses a weight's layout for a number of rows. That for 32 was as good as any from 1 to
@@ -20,19 +21,15 @@ ROWS_HINT = 32
 KERNELS = (small.add_rms_norm, small.head_norm, small.rope, small.silu_mul)
 
 
-class CpuOps:
-    """``Ops`` for tensors in main memory, float32 or bfloat16."""
+class PackedProducts:
+    """``Products`` of float32 or bfloat16 weights, which are kept in oneDNN's layout alone."""
 
-    def __init__(self) -> None:
-        """Loads the kernels, or compiles them (a second) where no cache has them yet."""
-        for kernel in KERNELS:
-            ready(kernel)
-
-    def linear(self, weight_OI: Tensor, bias_O: Tensor | None) -> Linear:
-        """See ``Ops``. The product keeps the weight in oneDNN's layout alone."""
-        if not packs(weight_OI.dtype):
-            return lambda x_TI: functional.linear(x_TI, weight_OI, bias_O)
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.contiguous(), ROWS_HINT)
+    def linear(self, weight_OI: Matrix, bias_O: Tensor | None) -> Linear:
+        """See ``Products``."""
+        values_OI = plain(weight_OI)
+        if not packs(values_OI.dtype):
+            return lambda x_TI: functional.linear(x_TI, values_OI, bias_O)
+        packed = torch.ops.mkldnn._reorder_linear_weight(values_OI.contiguous(), ROWS_HINT)
         product = torch.ops.mkldnn._linear_pointwise.default
         none: list[float] = []
 
@@ -41,6 +38,28 @@ class CpuOps:
             return y_TO
 
         return linear
+
+    def head(self, weight_VE: Tensor) -> Head:
+        """See ``Products``."""
+        return Head(self.linear(weight_VE, None), weight_VE)
+
+
+class CpuOps:
+    """``Ops`` for tensors in main memory, float32 or bfloat16."""
+
+    def __init__(self, products: Products | None = None) -> None:
+        """Loads the kernels, or compiles them (a second) where no cache has them yet."""
+        self._products = products or PackedProducts()
+        for kernel in KERNELS:
+            ready(kernel)
+
+    def linear(self, weight_OI: Matrix, bias_O: Tensor | None) -> Linear:
+        """See ``Ops``."""
+        return self._products.linear(weight_OI, bias_O)
+
+    def head(self, weight_VE: Tensor) -> Head:
+        """See ``Ops``."""
+        return self._products.head(weight_VE)
 
     def add_rms_norm(
         self, residual_TE: Tensor, delta_TE: Tensor | None, weight_E: Tensor, eps: float

@@ -21,11 +21,12 @@ from numba.extending import intrinsic, register_model
 LANES = 16
 PAIR = 2 * LANES
 
-F32, I1, I16, I32, I64 = ir.FloatType(), *(ir.IntType(n) for n in (1, 16, 32, 64))
-VF, VI, VH = (ir.VectorType(t, LANES) for t in (F32, I32, I16))
+F32, I1, I8, I16, I32, I64 = ir.FloatType(), *(ir.IntType(n) for n in (1, 8, 16, 32, 64))
+VF, VI, VH, VB = (ir.VectorType(t, LANES) for t in (F32, I32, I16, I8))
 
 float32_pointer = types.CPointer(types.float32)
 bfloat16_pointer = types.CPointer(types.uint16)
+byte_pointer = types.CPointer(types.uint8)
 
 
 def emitted(function: Callable[..., Any]) -> Any:

@@ -1,26 +1,49 @@
 """The small operations of a decoder, and the seam that lets each device bring its own.
 
 Shapes: T tokens of a step, E hidden size, I/O a product's inputs/outputs, H query heads, K
-key/value heads, D head size, F intermediate size.
+key/value heads, D head size, F intermediate size, N chosen tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+from .int4 import Matrix
 
 Linear = Callable[[Tensor], Tensor]
 """x_TI -> y_TO, with the weight laid out as the device likes it."""
 
 
-class Ops(Protocol):
-    """What a decoder needs beside attention. Each has a plain reference in ``TorchOps``."""
+class Rows(Protocol):
+    """A matrix that gives its rows by index: a tensor, or what computes them when asked."""
 
-    def linear(self, weight_OI: Tensor, bias_O: Tensor | None) -> Linear:
+    def __getitem__(self, index_N: Tensor, /) -> Tensor: ...
+
+
+class Head(NamedTuple):
+    """The output layer: the product for all logits, and its effective weights, a row a token."""
+
+    product: Linear
+    rows: Rows
+
+
+class Products(Protocol):
+    """Makes the matrix products of a model: the part of ``Ops`` that quantisation replaces."""
+
+    def linear(self, weight_OI: Matrix, bias_O: Tensor | None) -> Linear:
         """Takes a weight over (it may be packed and the original freed) and returns its product."""
         ...
+
+    def head(self, weight_VE: Tensor) -> Head:
+        """The output layer of a weight that may also be the embedding, and stays as it is."""
+        ...
+
+
+class Ops(Products, Protocol):
+    """What a decoder needs beside attention. Each has a plain reference in ``TorchOps``."""
 
     def add_rms_norm(
         self, residual_TE: Tensor, delta_TE: Tensor | None, weight_E: Tensor, eps: float

@@ -21,6 +21,7 @@ from .emit import (
     I32,
     I64,
     LANES,
+    VB,
     VF,
     VH,
     VI,
@@ -158,6 +159,35 @@ def store_pair_part(ctx: Any, pointer: Any, index: Any, pair: Any, count: Any) -
     return types.void(pointer, types.int64, pair, types.int64), generate
 
 
+def _unsigned(b: Any, value: Any) -> Any:
+    """float32 of -128 to 127 -> the nearest integer plus 128, as a byte; 128 for NaN."""
+    number = b.select(b.fcmp_unordered("uno", value, value), constant(F32, 0.0), value)
+    whole = b.fptosi(call_llvm(b, "llvm.rint.v16f32", VF, number), VI)
+    return b.trunc(b.add(whole, constant(I32, 128)), VB)
+
+
+@emitted
+def store_bytes(ctx: Any, pointer: Any, index: Any, value: Any) -> Any:
+    """Writes 16 numbers of -128 to 127 as bytes, rounded, 128 added."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        write(b, _unsigned(b, args[2]), args[0], args[1], 1)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, vector), generate
+
+
+@emitted
+def store_bytes_part(ctx: Any, pointer: Any, index: Any, value: Any, count: Any) -> Any:
+    """As ``store_bytes``, the first ``count``."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        write_part(b, _unsigned(b, args[2]), args[0], args[1], 1, args[3])
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, vector, types.int64), generate
+
+
 # Arithmetic.
 
 
@@ -229,6 +259,16 @@ def largest(ctx: Any, x: Any, y: Any) -> Any:
         return call_llvm(b, "llvm.maxnum.v16f32", VF, *args)
 
     return vector(vector, vector), generate
+
+
+@emitted
+def absolute(ctx: Any, x: Any) -> Any:
+    """|x|"""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        return call_llvm(b, "llvm.fabs.v16f32", VF, *args)
+
+    return vector(vector), generate
 
 
 @emitted

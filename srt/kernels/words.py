@@ -13,10 +13,12 @@ from numba import types
 
 from .emit import (
     F32,
+    I8,
     I16,
     I32,
     I64,
     bfloat16_pointer,
+    byte_pointer,
     call_llvm,
     emitted,
     float32_pointer,
@@ -42,6 +44,16 @@ def as_bfloat16(ctx: Any, address: Any) -> Any:
         return b.inttoptr(args[0], I16.as_pointer())
 
     return bfloat16_pointer(types.int64), generate
+
+
+@emitted
+def as_bytes(ctx: Any, address: Any) -> Any:
+    """int64 address -> pointer to bytes."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        return b.inttoptr(args[0], I8.as_pointer())
+
+    return byte_pointer(types.int64), generate
 
 
 @emitted

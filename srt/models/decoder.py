@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from ..attention import AttentionBackend
 from ..errors import LoadError
-from ..kernels.ops import Linear, Ops
+from ..kernels.int4 import Matrix, joined
+from ..kernels.ops import Linear, Ops, Rows
 from ..model_config import ModelConfig
 from .rope import rope_tables
 
-Weights = Iterable[tuple[str, Tensor]]
+Weights = Iterable[tuple[str, Matrix]]
 
 
 class _Layer(NamedTuple):
@@ -57,8 +58,7 @@ class Decoder:
         self._embedding_VE = tensors.take("model.embed_tokens.weight")
         self._norm_E = tensors.take("model.norm.weight")
         tied = config.tied_embeddings
-        self._head_VE = self._embedding_VE if tied else tensors.take("lm_head.weight")
-        self._head = ops.linear(self._head_VE, None)
+        self._head = ops.head(self._embedding_VE if tied else tensors.take("lm_head.weight"))
         self._layers = [self._layer(tensors, i) for i in range(config.n_layers)]
         tensors.end()
         device = self._embedding_VE.device
@@ -79,11 +79,11 @@ class Decoder:
         return ops.add_rms_norm(hidden_TE, delta_TE, self._norm_E, eps)
 
     def logits(self, hidden_SE: Tensor) -> Tensor:
-        """float32 [S, V]; in bfloat16 the largest of each row are computed again, in float32."""
-        rough_SV = self._head(hidden_SE)
-        if rough_SV.dtype == torch.float32:
+        """float32 [S, V]; but for float32 the largest of each row are computed again, in it."""
+        rough_SV = self._head.product(hidden_SE)
+        if hidden_SE.dtype == torch.float32:
             return rough_SV
-        return refined(rough_SV.float(), hidden_SE, self._head_VE)
+        return refined(rough_SV.float(), hidden_SE, self._head.rows)
 
     def _attend(
         self, index: int, layer: _Layer, x_TE: Tensor, cos_TD2: Tensor, sin_TD2: Tensor
@@ -121,7 +121,7 @@ class Decoder:
         )
 
 
-def refined(logits_SV: Tensor, hidden_SE: Tensor, head_VE: Tensor) -> Tensor:
+def refined(logits_SV: Tensor, hidden_SE: Tensor, head_VE: Rows) -> Tensor:
     """Replaces what may be the largest logit of a row by its float32 value, in place.
 
     A product in bfloat16 rounds its results to 8 bits: logits of 16 to 32 to a multiple of 1/8,
@@ -148,10 +148,15 @@ class _Tensors:
 
     def __init__(self, weights: Weights) -> None:
         self._stream = iter(weights)
-        self._early: dict[str, Tensor] = {}
+        self._early: dict[str, Matrix] = {}
 
     def take(self, name: str) -> Tensor:
         """The tensor, which is the caller's from now on."""
+        tensor = self._take(name)
+        assert isinstance(tensor, Tensor), f"{name} is no plain tensor"
+        return tensor
+
+    def _take(self, name: str) -> Matrix:
         while name not in self._early:
             found, tensor = next(self._stream, (None, None))
             if found is None or tensor is None:
@@ -165,8 +170,8 @@ class _Tensors:
         if surplus:
             raise LoadError(f"no part of the model takes the tensor {surplus[0]}")
 
-    def fused(self, names: list[str], has_bias: bool) -> tuple[Tensor, Tensor | None]:
+    def fused(self, names: list[str], has_bias: bool) -> tuple[Matrix, Tensor | None]:
         """Weight and bias of several products of the same input as one."""
-        weight = torch.cat([self.take(name + ".weight") for name in names])
+        weight = joined([self._take(name + ".weight") for name in names])
         bias = torch.cat([self.take(name + ".bias") for name in names]) if has_bias else None
         return weight, bias

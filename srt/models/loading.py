@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from ..kernels.int4 import Matrix
 from ..model_config import ModelConfig, expected_tensors
 
 
@@ -30,19 +31,26 @@ def load_weights(
     config: ModelConfig,
     dtype: torch.dtype,
     device: torch.device | str = "cpu",
-) -> Iterator[tuple[str, Tensor]]:
+    matrix: Callable[[Stored], Matrix | None] | None = None,
+) -> Iterator[tuple[str, Matrix]]:
     """Yields every tensor of the model by its canonical name, converted, one at a time.
 
     ``weights`` has exactly the tensors of ``expected_tensors(config)``: opening a checkpoint checks
     names and shapes before anything is read. The files are mapped, so that no more than one tensor
     is in memory beside those that the caller keeps. Shows a progress bar on a terminal.
+    ``matrix`` reads the weights of products (the embedding is none) where it does not return None.
     """
     names = list(expected_tensors(config))
     with tqdm(total=len(names), desc="weights", unit="tensor", disable=not _on_terminal()) as bar:
         for name in names:
-            tensor = _tensor(weights[name], dtype).to(device)
+            weight = weights[name]
+            read = matrix(weight) if matrix and name.endswith(_PRODUCTS) else None
+            tensor = _tensor(weight, dtype).to(device) if read is None else read
             bar.update()  # before the yield: nobody comes back after the last one
             yield name, tensor
+
+
+_PRODUCTS = ("_proj.weight", "lm_head.weight")
 
 
 def _on_terminal() -> bool:
