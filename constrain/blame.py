@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,7 @@ def blamed(
     schema: Any, exact: Any, reason: str, refusal: Callable[[Any], str | None]
 ) -> tuple[str, str, str]:
     """The pointer of the smallest subschema that is refused alone, the keyword that the engine's
-    message names there if it names one, and that message.
+    message names there or without which the subschema is taken, and that message.
 
     ``exact`` is the normal form of ``schema``; ``refusal`` tries a schema and gives the engine's
     message, if it has one.
@@ -47,6 +48,12 @@ def blamed(
             break
     words = re.findall(r"[A-Za-z$]+", reason)
     keyword = next((word for word in words if word in place), "")
+    if not keyword and isinstance(place, dict):
+        # Without its type most of what a subschema says is idle: the type is blamed last.
+        named = sorted(place, key=lambda each: each == "type")
+        without = ((each, {k: v for k, v in place.items() if k != each}) for each in named)
+        tries = itertools.islice(without, MAX_ASKED - asked)
+        keyword = next((name for name, rest in tries if refusal({**kept, **rest}) is None), "")
     written = _as_written(pointer, schema)
     return written, _spelled(keyword, target("#" + written, schema)), reason
 

@@ -4,7 +4,7 @@ The expressions are regular, so that an engine can enforce them and an open stri
 they say too little, as of days of a month, the check says the rest.
 Sources: RFC 3339 (dates and times, durations), RFC 3986 (URIs), RFC 3987 (IRIs), RFC 5321 (mail
 addresses), RFC 1123 (host names), RFC 4291 (IPv6), RFC 4122 (UUIDs), RFC 6570 (URI templates),
-RFC 6901 (JSON pointers).
+RFC 6901 (JSON pointers); of draft-03's, CSS 2.1 (colors) and E.123 (telephone numbers).
 """
 
 from __future__ import annotations
@@ -59,6 +59,19 @@ _EXPRESSION = (
 )
 _ATOM = r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]"
 
+_NAMED_COLORS = (
+    "aqua black blue fuchsia gray green lime maroon navy olive orange purple red silver teal white "
+    "yellow"
+)
+_PART = "[ ]?[+-]?[0-9]{1,5}"
+_SHARE = rf"{_PART}(\.[0-9]{{1,5}})?%"
+_COLOR = (
+    f"({'|'.join(_NAMED_COLORS.split())}|#({_HEX}{{3}}){{1,2}}"
+    rf"|rgb\({_PART}[ ]?,{_PART}[ ]?,{_PART}[ ]?\)|rgb\({_SHARE}[ ]?,{_SHARE}[ ]?,{_SHARE}[ ]?\))"
+)
+_DIGITS = "[0-9]{1,5}"
+_PHONE = rf"(\({_DIGITS}\)[ ]|\+?{_DIGITS}([ ]\({_DIGITS}\))?[ -]?)({_DIGITS}[ -]?){{0,5}}{_DIGITS}"
+
 
 def _uri(beyond: str, *, relative: bool) -> str:
     """The grammar of RFC 3986, with further characters for RFC 3987."""
@@ -97,6 +110,8 @@ PATTERNS: Mapping[str, str] = {
             rf"(\.{_INTERNATIONAL})*"
         ),
         "ipv4": _IPV4,
+        "color": _COLOR,
+        "phone": _PHONE,
         "ipv6": _IPV6,
         "uri": _uri("", relative=False),
         "uri-reference": _uri("", relative=True),

@@ -53,8 +53,20 @@ class JsonGrammar:
 
 def compile_schema(constraint: JsonSchema, compiler: Compiler, tokens: TokenText) -> JsonGrammar:
     """Compiles a schema; ``Refusal`` says what is malformed or cannot be enforced, and where."""
-    grammar, made = enforced(_parsed(constraint.schema), compiler, constraint)
-    return JsonGrammar(grammar, made, tokens)
+    schema = _parsed(constraint.schema)
+    grammar, made = enforced(schema, compiler, constraint)
+    try:
+        return JsonGrammar(grammar, made, tokens)
+    except Refusal as refusal:
+
+        def refused(part: Any) -> str | None:
+            try:
+                JsonGrammar(*enforced(part, compiler, constraint), tokens)
+            except Refusal as error:
+                return error.reason
+            return None
+
+        raise Refusal(*blamed(schema, made.exact, refusal.reason, refused)) from None
 
 
 def enforced(

@@ -53,6 +53,7 @@ TYPES = frozenset(
 
 DRAFT_FORMATS = frozenset(
     [
+        "color",
         "date",
         "date-time",
         "duration",
@@ -65,8 +66,10 @@ DRAFT_FORMATS = frozenset(
         "iri",
         "iri-reference",
         "json-pointer",
+        "phone",
         "regex",
         "relative-json-pointer",
+        "style",
         "time",
         "uri",
         "uri-reference",
@@ -74,7 +77,10 @@ DRAFT_FORMATS = frozenset(
         "uuid",
     ]
 )
-"""The formats of drafts 04 to 2020-12; any other name is an annotation."""
+"""The formats of drafts 03 to 2020-12; any other name is an annotation.
+
+Not those in ``RENAMED_FORMATS``. Draft-03's ``utc-millisec`` is of numbers, and all have it.
+"""
 
 ENGINE_FORMATS = frozenset(
     [
@@ -108,6 +114,9 @@ length. Leap seconds are taken only as UTC writes them.
 
 JUDGED_FORMATS = frozenset(("idn-email", "idn-hostname", "regex"))
 """Those that no regular expression describes whole, and that are judged on values."""
+
+RENAMED_FORMATS: Mapping[str, str] = {"host-name": "hostname", "ip-address": "ipv4"}
+"""Draft-03's names of formats that later drafts have too."""
 
 UNENFORCED: Mapping[str, str] = {
     "disallow": "a keyword of draft-03",

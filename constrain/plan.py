@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from .ecma import compiled
-from .keywords import JUDGED_FORMATS
+from .keywords import JUDGED_FORMATS, RENAMED_FORMATS
 from .pointer import target
 from .refusal import Refusal, UnenforceableError
 from .relax import LEVELS, keys_first, loose_always, subschemas
@@ -119,5 +119,7 @@ def normalise(schema: Any) -> None:
     for key, then in schema.pop("dependencies", {}).items():
         kind = "dependentRequired" if isinstance(then, list | str) else "dependentSchemas"
         schema.setdefault(kind, {})[key] = [then] if isinstance(then, str) else then
+    if isinstance(name := schema.get("format"), str):
+        schema["format"] = RENAMED_FORMATS.get(name, name)
     for _, child in children(schema):
         normalise(child)

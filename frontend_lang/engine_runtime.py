@@ -69,7 +69,15 @@ class EngineRuntime:
         base, wholes = await asyncio.to_thread(self._wholes, request)
         start = len(base)
         scores = await self._engine.ascore(base, [ids[start:] for ids in wholes])
-        return [Score(ids=tuple(s.ids), logprobs=tuple(s.logprobs)) for s in scores]
+        return [
+            Score(
+                ids=tuple(score.ids),
+                logprobs=tuple(score.logprobs),
+                prompt_tokens=score.prompt_tokens,
+                cached_tokens=score.cached_tokens,
+            )
+            for score in scores
+        ]
 
     async def render(self, prompt: Prompt) -> str:
         """The text of the ids."""

@@ -131,10 +131,15 @@ class Choose:
                 ScoreRequest(prompt=Prompt(), continuations=ids, name=asked.name)
             )
         decision = asked.method.decide(scores, alone)
+        meta = {
+            "prompt_tokens": sum(score.prompt_tokens for score in (*scores, *(alone or ()))),
+            "cached_tokens": sum(score.cached_tokens for score in (*scores, *(alone or ()))),
+            **decision.meta,
+        }
         text = asked.choices[decision.chosen]
         line.write(text)
         self.variable.feed.push(text)
-        self.variable.resolve(text, decision.meta)
+        self.variable.resolve(text, meta)
 
     def fail(self, failure: Failure) -> None:
         self.variable.resolve(failure)

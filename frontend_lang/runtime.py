@@ -144,11 +144,14 @@ class Score:
 
     All scores of one request start at the same position of the prompt, so that they can be
     compared. Where a continuation merges with the prompt's last token, that position lies before
-    the prompt's end.
+    the prompt's end. ``prompt_tokens`` are those of prompt and continuation together, of which
+    ``cached_tokens`` were not computed.
     """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 @runtime_checkable

@@ -93,7 +93,7 @@ class Server:
                 "logprob_start_len": start,
             },
         )
-        return [_score(one["meta_info"]["input_token_logprobs"]) for one in reply]
+        return [_score(one["meta_info"]) for one in reply]
 
     async def render(self, prompt: Prompt) -> str:
         """The text of the ids."""
@@ -164,7 +164,8 @@ class Server:
         written = 0
         async for event in self._http.events("/generate", body):
             text = event["text"]
-            yield Delta(text=text[written:], meta=event["meta_info"])
+            meta = {**event["meta_info"], "output_ids": event["output_ids"]}
+            yield Delta(text=text[written:], meta=meta)
             written = len(text)
 
 
@@ -174,8 +175,11 @@ def _native_answer(reply: dict[str, Any]) -> Answer:
     )
 
 
-def _score(entries: list[Any]) -> Score:
+def _score(meta: dict[str, Any]) -> Score:
+    entries = meta["input_token_logprobs"]
     return Score(
         ids=tuple(entry[1] for entry in entries),
         logprobs=tuple(0.0 if entry[0] is None else entry[0] for entry in entries),
+        prompt_tokens=meta["prompt_tokens"],
+        cached_tokens=meta["cached_tokens"],
     )

@@ -42,8 +42,11 @@ class Counting:
         return self._inner.stream(request)
 
     async def score(self, request: ScoreRequest) -> list[Score]:
+        scores = await self._inner.score(request)
         self.counts.selects += 1
-        return await self._inner.score(request)
+        self.counts.prompt += sum(score.prompt_tokens for score in scores)
+        self.counts.cached += sum(score.cached_tokens for score in scores)
+        return scores
 
     async def render(self, prompt: Prompt) -> str:
         return await self._inner.render(prompt)

@@ -378,7 +378,7 @@ def _score(ids: list[int], start: int, result: Completion) -> Score:
     entries = result.prompt_logprobs or []
     assert len(entries) == len(ids) - start, "one log-probability for each scored token"
     values = [0.0 if entry.logprob is None else entry.logprob for entry in entries]
-    return Score(ids[start:], values, start)
+    return Score(ids[start:], values, start, result.prompt_tokens, result.cached_tokens)
 
 
 def _take(kind: Any, options: dict[str, Any]) -> Any:

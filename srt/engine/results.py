@@ -58,11 +58,14 @@ class Score:
 
     ``start`` is the position of the first scored token in ``prompt + continuation``: it lies
     before the prompt's end where the prompt's last token and the continuation's first merge.
+    ``prompt_tokens`` are those of both, of which ``cached_tokens`` were not computed.
     """
 
     ids: list[int]
     logprobs: list[float]
     start: int
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
     @property
     def total(self) -> float:

@@ -45,6 +45,7 @@ class ChatAnswer:
             created=created,
             model=model.name,
             system_fingerprint=model.fingerprint,
+            seed=call.seed,
         )
         params = call.prepared.prompts[0].params
         self._params = params

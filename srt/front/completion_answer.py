@@ -45,6 +45,7 @@ class CompletionAnswer:
             created=created,
             model=model.name,
             system_fingerprint=model.fingerprint,
+            seed=call.seed,
         )
         self._chunks = Chunks(call, self._head, body.stream_options)
         self._open = [

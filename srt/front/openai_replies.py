@@ -154,6 +154,7 @@ class ChunkHead(msgspec.Struct, kw_only=True):
     created: int
     model: str
     system_fingerprint: str
+    seed: int
 
 
 class ErrorDetail(msgspec.Struct):

@@ -642,6 +642,15 @@ FORMATS = [
         ("json-pointer", ["", "/a/b~1c"], ["a", "/~2"]),
         ("relative-json-pointer", ["0#", "1/a"], ["/a", "-1", "01"]),
         ("regex", ["^a+$", "x", "^[a-z_]{3,16}$"], ["(", "a**"]),
+        ("host-name", ["a.b-c", "x1"], ["-a", "a..b", "a_b"]),
+        ("ip-address", ["127.0.0.1"], ["256.0.0.1", "1.2.3"]),
+        (
+            "color",
+            ["red", "#0aF", "#00aaff", "rgb(1, 2,3)", "rgb(1%,2.5%,3%)"],
+            ["", "rouge", "#12"],
+        ),
+        ("phone", ["+31 42 123 4567", "(0607) 123 4567", "030-123"], ["", "x", "+", "12 a"]),
+        ("utc-millisec", ["anything"], []),
         ("x-unknown", ["", "anything"], []),
     ]
 ] + [
@@ -674,6 +683,35 @@ REFUSED = [
         "C001 a pattern", {"allOf": [{"type": "string", "pattern": "([a-z"}]}, "/allOf/0", "pattern"
     ),
     Refused("a name's pattern", {"patternProperties": {"([a": {}}}, "", "patternProperties"),
+    Refused(
+        "C001 no value",
+        {
+            "properties": {"q": {"type": "string", "format": "ipv4", "pattern": "^[a-z]$"}},
+            "required": ["q"],
+            "type": "object",
+        },
+        "/properties/q",
+        "format",
+    ),
+    Refused(
+        "C001 too few values",
+        {
+            "allOf": [{"required": ["q"]}],
+            "type": "object",
+            "properties": {
+                "q": {
+                    "type": "array",
+                    "uniqueItems": True,
+                    "minItems": 3,
+                    "items": {"type": "boolean"},
+                }
+            },
+        },
+        "/properties/q",
+        "uniqueItems",
+    ),
+    Refused("C001 a draft", {"$schema": "x", "type": "string"}, "", "$schema"),
+    Refused("C001 a const", {"items": {"const": 10**30 + 1}}, "/items", "const"),
     Refused("a list", [1], "", ""),
     Refused("false", False, "", ""),
     Refused(

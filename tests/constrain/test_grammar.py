@@ -147,6 +147,15 @@ def test_refused_with_its_place(schema: Any, pointer: str, keyword: str) -> None
     assert (caught.value.pointer, caught.value.keyword) == (pointer, keyword)
 
 
+def test_a_format_that_cannot_be_enforced_is_refused() -> None:
+    """C014: draft-03's ``style`` is CSS; of values that are no strings it says nothing."""
+    schema = {"properties": {"a": {"type": "string", "format": "style"}}}
+    with pytest.raises(Refusal) as caught:
+        compiled(schema)
+    assert (caught.value.pointer, caught.value.keyword) == ("/properties/a", "format")
+    assert accepts(compiled({"type": "integer", "format": "style"}), "1")
+
+
 def test_formats() -> None:
     """C014: formats of the drafts are held; other names are annotations."""
     date = compiled({"format": "date", "type": "string"})

@@ -36,6 +36,10 @@ _SPELLINGS = (
     "dependencies",
     "additionalItems",
     "empty class",
+    "format host-name",
+    "format ip-address",
+    "format color",
+    "format phone",
 )
 
 

@@ -88,7 +88,10 @@ def test_a_stream_is_the_whole_in_pieces(runtime: sw.Server) -> None:
         assert len(pieces) > 1
         assert live["second"] == whole["second"]
         assert live.get_meta_info("first")["completion_tokens"] == 8
-        assert ("output_token_logprobs" in live.get_meta_info("first")) == bool(options)
+        told = live.get_meta_info("first")
+        assert ("output_token_logprobs" in told) == bool(options)
+        assert isinstance(told["seed"], int)
+        assert len(told.get("output_ids", ())) == (8 if options else 0)
 
 
 def test_scores_logprobs_constraints_and_samples(runtime: sw.Server) -> None:
@@ -108,6 +111,10 @@ def test_scores_logprobs_constraints_and_samples(runtime: sw.Server) -> None:
 
     state = program.run(backend=runtime)
     assert state["city"] == "Rome"
+    # Both choices were sent whole, the second after what the first had in common with it.
+    chosen = state.get_meta_info("city")
+    assert chosen["prompt_tokens"] >= 2 * 6
+    assert 0 < chosen["cached_tokens"] < chosen["prompt_tokens"]
     assert state.parsed("many") >= 0
     assert len(state["code"]) == 3
     assert state["code"].isupper()

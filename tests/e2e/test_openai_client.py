@@ -41,6 +41,8 @@ def test_chat_whole_and_streamed_are_the_same(client: openai.OpenAI) -> None:
     chunks = list(stream)
     streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
     assert streamed == text
+    assert all(isinstance(chunk.model_extra["seed"], int) for chunk in chunks if chunk.model_extra)
+    assert all("seed" in (chunk.model_extra or {}) for chunk in chunks)
     usage = chunks[-1].usage
     assert usage is not None
     assert whole.usage is not None
