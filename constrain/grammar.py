@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import llguidance
 import numpy as np
 
+from .mask_cache import WORTH_KEEPING, MaskCache
 from .matcher import MaskRow, Verdict, mask_words
 from .refusal import Refusal
 from .spec import Warning
@@ -43,13 +45,14 @@ class Compiler:
     interpreter lock is released while llguidance works.
     """
 
-    __slots__ = ("_eos_ids", "_limits", "_tokenizer", "_words")
+    __slots__ = ("_eos_ids", "_limits", "_masks", "_tokenizer", "_words")
 
     def __init__(self, vocabulary: Vocabulary, encode: Encode) -> None:
         if not vocabulary.eos_ids:
             raise ValueError("a vocabulary without an end token cannot end a constrained output")
         self._eos_ids = sorted(vocabulary.eos_ids)
         self._words = mask_words(vocabulary.size)
+        self._masks = MaskCache(self._words)
         self._limits = llguidance.LLParserLimits(verbose_errors=False, **_LIMITS)
         wrapper = llguidance.TokenizerWrapper(_Bytes(vocabulary, encode))
         self._tokenizer = llguidance.LLTokenizer(
@@ -110,6 +113,11 @@ class Compiler:
         """Words of a mask row."""
         return self._words
 
+    @property
+    def masks(self) -> MaskCache:
+        """The masks of all its grammars."""
+        return self._masks
+
 
 class _EngineRefusal(Refusal):
     """A refusal of the engine's, which knows no places."""
@@ -118,12 +126,13 @@ class _EngineRefusal(Refusal):
 class CompiledGrammar:
     """A constraint that compiled. Gives matchers, and never changes."""
 
-    __slots__ = ("_compiler", "_matcher", "_source")
+    __slots__ = ("_compiler", "_matcher", "_source", "_start")
 
     def __init__(self, compiler: Compiler, source: str, matcher: llguidance.LLMatcher) -> None:
         self._compiler = compiler
         self._source = source
         self._matcher = matcher
+        self._start = compiler.masks.start()
 
     def __reduce__(self) -> Any:
         return Compiler.compiled, (self._compiler, self._source)
@@ -140,8 +149,7 @@ class CompiledGrammar:
 
     def matcher(self) -> GrammarMatcher:
         """A matcher at the start of the output."""
-        compiler = self._compiler
-        return GrammarMatcher(self._matcher.deep_copy(), compiler.eos_ids, compiler.words)
+        return GrammarMatcher(self._matcher.deep_copy(), self._compiler, [self._start])
 
 
 class MatcherError(RuntimeError):
@@ -151,18 +159,35 @@ class MatcherError(RuntimeError):
 class GrammarMatcher:
     """One request's place in a grammar of llguidance's. See ``matcher.Matcher``."""
 
-    __slots__ = ("_ended", "_eos_ids", "_matcher", "_words")
+    __slots__ = (
+        "_address",
+        "_compiler",
+        "_ended",
+        "_eos_ids",
+        "_masks",
+        "_matcher",
+        "_places",
+        "_row",
+        "_words",
+    )
 
     def __init__(
         self,
         matcher: llguidance.LLMatcher,
-        eos_ids: tuple[int, ...],
-        words: int,
+        compiler: Compiler,
+        places: Sequence[int],
         ended: bool = False,
     ) -> None:
         self._matcher = matcher
-        self._eos_ids = eos_ids
-        self._words = words
+        self._compiler = compiler
+        self._eos_ids = compiler.eos_ids
+        self._words = compiler.words
+        self._masks = compiler.masks
+        # Of the mask cache: the place at the start, and after each token that was consumed.
+        self._places = list(places)
+        # The engine writes to an address, and to ask numpy for one takes longer than many a mask.
+        self._row = np.zeros(self._words, np.int32)
+        self._address: int = self._row.ctypes.data
         # Where nothing else can follow, the engine stops by itself and takes no end token.
         self._ended = ended
 
@@ -198,6 +223,12 @@ class GrammarMatcher:
         wanted = list(tokens)
         if not wanted:
             return
+        self._move(wanted)
+        places = self._places
+        for token in wanted:
+            places.append(hash((places[-1], token)))
+
+    def _move(self, wanted: list[int]) -> None:
         if len(wanted) == 1 and self._matcher.is_stopped() and not self._ended:
             if wanted[0] not in self._eos_ids:
                 raise ValueError(f"only the end token may follow, not {wanted}")
@@ -234,14 +265,17 @@ class GrammarMatcher:
 
     def rollback(self, n: int) -> None:
         """Takes the last ``n`` consumed tokens back."""
-        if n and self._ended:
-            self._ended, n = False, n - 1
-        if n and not self._matcher.rollback(n):
+        moved = n - 1 if n and self._ended else n
+        if moved and not self._matcher.rollback(moved):
             raise ValueError(f"cannot take {n} tokens back")
+        if n:
+            self._ended = False
+            del self._places[-n:]
 
     def fork(self) -> GrammarMatcher:
         """An independent matcher at the same place."""
-        return GrammarMatcher(self._matcher.deep_copy(), self._eos_ids, self._words, self._ended)
+        copy = self._matcher.deep_copy()
+        return GrammarMatcher(copy, self._compiler, self._places, self._ended)
 
     def forced(self) -> list[int]:
         """Tokens that must come next; empty where there is a choice."""
@@ -249,11 +283,21 @@ class GrammarMatcher:
 
     def fill(self, mask_row: MaskRow) -> None:
         """Writes which tokens may come next; words past the vocabulary are cleared."""
-        if not mask_row.flags.c_contiguous or mask_row.size < self._words:
-            raise ValueError(f"a mask row must be contiguous and hold {self._words} words")
-        self._matcher.unsafe_compute_mask_ptr(mask_row.ctypes.data, self._words * 4)
-        self._raise_if_dead()
-        mask_row[self._words :] = 0
+        if mask_row.size < self._words:
+            raise ValueError(f"a mask row must hold {self._words} words")
+        row = self._masks.get(self._places[-1])
+        if row is None:
+            row = self._row
+            began = perf_counter()
+            self._matcher.unsafe_compute_mask_ptr(self._address, self._words * 4)
+            if perf_counter() - began > WORTH_KEEPING:
+                self._masks.put(self._places[-1], row)
+            self._raise_if_dead()
+        if mask_row.size == self._words:
+            mask_row[:] = row
+        else:
+            mask_row[: self._words] = row
+            mask_row[self._words :] = 0
 
     def _raise_if_dead(self) -> None:
         if self._matcher.is_error():
