@@ -50,7 +50,7 @@ class ConstraintCompiler:
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """What compiled schemas, tags and choices refer to, and share: see ``Transfer``."""
+        """What compiled constraints refer to, and share: see ``Transfer``."""
         return (self._grammars, self._tokens, self._tags.tokens, *self._regular.shared)
 
     def compile(self, constraint: Constraint) -> Compiled:
@@ -74,4 +74,4 @@ class ConstraintCompiler:
         first = ebnf_reader(rules)
         if first is None:
             return grammar
-        return ReadGrammar(grammar, EbnfReader.start(first), self._tokens)
+        return ReadGrammar(grammar, EbnfReader.start(first, rules), self._tokens)

@@ -1,4 +1,4 @@
-"""The process in which schemas compile: what it takes can be limited, and hurts nobody.
+"""The process in which constraints compile: what it takes can be limited, and hurts nobody.
 
 Run as a module, by ``RemoteCompiler``. Answers are ``("ok", bytes)``, what ``Refusal`` says, or
 ``("memory",)``.
@@ -6,6 +6,7 @@ Run as a module, by ``RemoteCompiler``. Answers are ``("ok", bytes)``, what ``Re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -31,7 +32,9 @@ def main() -> None:
     setup = _read(source)
     if setup is None:
         return
-    memory, vocabulary, encode = setup
+    memory, yields, vocabulary, encode = setup
+    if yields:
+        _yield_processors()
     compiler = ConstraintCompiler(vocabulary, encode)
     transfer = Transfer(compiler.shared)
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory,) * 2)
@@ -52,6 +55,13 @@ def _answer(compiler: ConstraintCompiler, transfer: Transfer, request: Any) -> A
         return ("refused", "", "", "nested too deep")
     except Exception as error:
         return ("failed", repr(error))
+
+
+def _yield_processors() -> None:
+    """Runs only while nobody else wants to: the threads of a step wait for each other, and all
+    lose what one loses to another process."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _watch(parent: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from .characters import Ranges, has
@@ -77,7 +77,7 @@ class Place(NamedTuple):
 class EbnfReader:
     """A beginning of a text. See ``ending_matcher.Reader``."""
 
-    __slots__ = ("_ends", "_lost", "_places", "_tail", "exacting")
+    __slots__ = ("_ends", "_lost", "_places", "_rules", "_tail", "exacting")
 
     def __init__(
         self,
@@ -90,12 +90,20 @@ class EbnfReader:
         self._ends = ends
         self._tail = tail
         self._lost = lost
+        self._rules: Rules | None = None
         self.exacting = False
 
     @classmethod
-    def start(cls, first: Step) -> EbnfReader:
-        """At the beginning."""
-        return cls(*closed([(first, Frame(None, None))]))
+    def start(cls, first: Step, rules: Rules) -> EbnfReader:
+        """At the beginning of what ``ebnf_reader`` makes of rules."""
+        reader = cls(*closed([(first, Frame(None, None))]))
+        reader._rules = rules
+        return reader
+
+    def __reduce__(self) -> Any:
+        """As the rules: steps refer to each other, and are chains as long as a text."""
+        assert self._rules is not None, "only a reader at the beginning can be sent"
+        return _started, (self._rules,)
 
     def feed(self, data: bytes) -> EbnfReader:
         """After more text; ``ValueError`` where no text goes on so."""
@@ -164,6 +172,12 @@ def ebnf_reader(rules: Rules) -> Step | None:
     builder = _Builder(looped)
     builder.measure()
     return builder.entries[ROOT]
+
+
+def _started(rules: Rules) -> EbnfReader:
+    first = ebnf_reader(rules)
+    assert first is not None
+    return EbnfReader.start(first, rules)
 
 
 # -- stacks ----------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class RegularCompiler:
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """What compiled choices refer to, and share: see ``Transfer``."""
+        """What compiled expressions and choices refer to, and share: see ``Transfer``."""
         return (self._tokens, self._vocabulary)
 
     def regex(self, pattern: str) -> TokenGrammar | ReadGrammar:
@@ -106,7 +106,7 @@ class RegularCompiler:
         if not expression.has_nul and is_small(first, self._pool.limits.max_states):
             return self._regular(expression.text)
         grammar = self._compiler.regex(expression.text)
-        return ReadGrammar(grammar, EbnfReader.start(first), self._tokens)
+        return ReadGrammar(grammar, EbnfReader.start(first, rules), self._tokens)
 
     def choice(self, options: ManyOf[str]) -> TokenGrammar | ReadGrammar:
         """Compiles a choice between texts, of which one may be empty; none may be given twice."""

@@ -84,7 +84,7 @@ class Constraints:
     Compiling happens in a thread of its own, one constraint at a time, each once for all who
     ask while it lasts or later. One that takes too long is stopped, and the next ones get
     another thread: native code may hold the first for a while yet. ``ask`` and ``info`` belong
-    to one thread. Nothing is imported or made before the first constraint comes.
+    to one thread. Nothing is imported or made before ``prepare``, or the first constraint.
     """
 
     def __init__(
@@ -116,6 +116,10 @@ class Constraints:
     def end_ids(self) -> frozenset[int]:
         """The tokens with which an output ends."""
         return self._vocabulary.eos_ids
+
+    def prepare(self) -> None:
+        """Makes ready for the first constraint, in a thread: it then compiles in a process, too."""
+        self._threads.submit(lambda: self._made().prepare())
 
     def ask(self, constraint: Constraint) -> Compiling:
         """Starts to compile, unless that is done or under way. ``RequestError`` 503 where too many

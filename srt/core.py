@@ -115,6 +115,11 @@ class Core:
             constraints = Constraints(vocabulary, tokenizer.encode_written)
         return cls(scheduler, runner, constraints=constraints)
 
+    def prepare(self) -> None:
+        """Makes ready for constraints, beside the first requests."""
+        if self._held is not None:
+            self._held.prepare()
+
     @property
     def busy(self) -> bool:
         """Whether ``step`` has anything to do or to tell."""

@@ -62,6 +62,10 @@ class HeldSubmits:
         self._waiting = [each for each in self._waiting if each[0].rid != rid]
         return dropped
 
+    def prepare(self) -> None:
+        """See ``Constraints.prepare``."""
+        self._constraints.prepare()
+
     def info(self) -> dict[str, Any]:
         """See ``Constraints.info``."""
         return self._constraints.info()

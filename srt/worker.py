@@ -68,6 +68,7 @@ def run(start: Start, lifeline: Lifeline) -> None:
         "warm_up_seconds": round(time.monotonic() - loaded, 2),
     }
     lifeline.ready(detail)
+    core.prepare()
     serve(core, receiver, sender, lifeline)
 
 

@@ -13,7 +13,15 @@ from sapwood.constrain import remote
 from sapwood.constrain.compile import Compiled, ConstraintCompiler
 from sapwood.constrain.refusal import Refusal
 from sapwood.constrain.remote import RemoteCompiler
-from sapwood.constrain.spec import Choice, Constraint, JsonSchema, Regex, StructuralTag, Tag
+from sapwood.constrain.spec import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    Regex,
+    StructuralTag,
+    Tag,
+)
 from sapwood.constrain.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(
@@ -70,6 +78,11 @@ def walk(compiled: Compiled) -> list[Any]:
         ),
         Choice(("spruce", "pine", "fir")),
         Choice(tuple(f"tree {each}" for each in range(300))),
+        Regex("[a-f]{2,3}-(?:oak|ash)"),
+        Regex("(?:[^x]{1,200}x){1,20}\\d\\x00?"),
+        Regex("(?:ab?){1,150}c"),
+        Grammar(syntax="ebnf", text='root ::= "(" root ")" | [0-9]+'),
+        Grammar(syntax="lark", text='start: "a" | "b" start'),
         StructuralTag(
             tags=(Tag(begin="<f>", schema=json.dumps(POINT), end="</f>"),),
             triggers=("<f",),
@@ -91,18 +104,25 @@ def test_refusals_come_back_whole(started: RemoteCompiler) -> None:
         started.compile(Regex("("), soon())
 
 
-def test_one_that_is_late_is_killed_and_others_go_on(started: RemoteCompiler) -> None:
+def test_one_that_is_late_gets_another_process_and_is_killed_there(
+    started: RemoteCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started.compile(JsonSchema(schema="true"), soon())
-    child = started._idle[-1]
+    child = started._idle[True]
+    monkeypatch.setattr(remote, "PATIENCE", 0.0)
+    assert walk(started.compile(JsonSchema(schema=json.dumps(ENDLESS)), soon()))
+    assert not child.is_alive
+    other = started._idle[False]
     with pytest.raises(TimeoutError):
         started.compile(JsonSchema(schema=json.dumps(ENDLESS)), time.monotonic())
-    assert not child.is_alive
+    assert not other.is_alive
+    monkeypatch.undo()
     assert walk(started.compile(JsonSchema(schema=json.dumps(POINT)), soon()))
 
 
 def test_a_process_that_is_gone_refuses_one_constraint(started: RemoteCompiler) -> None:
     started.compile(JsonSchema(schema="true"), soon())
-    for child in started._idle:
+    for child in started._idle.values():
         child._process.kill()
         child._process.wait()
     with pytest.raises(Refusal, match="more than 1024 MB"):
@@ -122,4 +142,4 @@ def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_sent_compiles_here() -> None:
     compiler = RemoteCompiler(VOCABULARY, lambda text: list(text.encode()))
     assert walk(compiler.compile(JsonSchema(schema=json.dumps(POINT)), soon()))
-    assert not compiler._count
+    assert not compiler._running

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -154,3 +156,17 @@ def test_stop_string_over_the_wire(client: openai.OpenAI) -> None:
     assert stopped.finish_reason == "stop"
     streamed = client.completions.create(**ask, stop=[" 9, 1"], stream=True)
     assert "".join(chunk.choices[0].text for chunk in streamed) == stopped.text
+
+
+def test_the_readmes_clients_run(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "README.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "readme"}
+    run = [block for block in blocks if "client" in block]
+    for block in run:
+        code = block.replace("http://127.0.0.1:30000", server.url)
+        exec(compile(code, str(page), "exec", dont_inherit=True), names)
+    assert len(run) == 2
+    out = capsys.readouterr().out
+    assert "cached prompt tokens:" in out
+    assert "length_in_km=" in out
