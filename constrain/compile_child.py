@@ -6,7 +6,6 @@ Run as a module, by ``RemoteCompiler``. Answers are ``("ok", bytes)``, what ``Re
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import resource
@@ -20,21 +19,15 @@ from .compile import ConstraintCompiler
 from .refusal import Refusal
 from .transfer import Transfer
 
-NICENESS = 10
-"""Steps of a model go first where there are no more processors than they use."""
-
 
 def main() -> None:
     """Serves until the parent closes the pipe."""
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
-    os.nice(NICENESS)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     setup = _read(source)
     if setup is None:
         return
-    memory, yields, vocabulary, encode = setup
-    if yields:
-        _yield_processors()
+    memory, vocabulary, encode = setup
     compiler = ConstraintCompiler(vocabulary, encode)
     transfer = Transfer(compiler.shared)
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory,) * 2)
@@ -55,13 +48,6 @@ def _answer(compiler: ConstraintCompiler, transfer: Transfer, request: Any) -> A
         return ("refused", "", "", "nested too deep")
     except Exception as error:
         return ("failed", repr(error))
-
-
-def _yield_processors() -> None:
-    """Runs only while nobody else wants to: the threads of a step wait for each other, and all
-    lose what one loses to another process."""
-    with contextlib.suppress(AttributeError, OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _watch(parent: int) -> None:

@@ -17,7 +17,7 @@ import time
 from array import array
 from typing import Any, BinaryIO
 
-NICENESS = 10
+NICENESS = 19
 """Steps of a model go first where there are no more processors than they use."""
 
 Table = tuple[int, list[int], bytes, bytes, bytes]

@@ -24,6 +24,12 @@ MEMORY = 1 << 30
 PATIENCE = 3.0
 """Seconds after which a constraint goes on in a process that does not yield to all others."""
 
+_NICE = "import os; os.nice(19); "
+_YIELDING = "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); "
+_SERVE = "import sapwood.constrain.compile_child as child; child.main()"
+"""What a process runs. The threads of a model's step wait for each other, and all lose what one
+loses to another process: so already the imports come after the priority."""
+
 STARTING = 30.0
 """Seconds that a process may take to start."""
 
@@ -116,8 +122,9 @@ class RemoteCompiler:
 
     def _start(self, yields: bool) -> None:
         path = os.pathsep.join(each for each in sys.path if each)
-        command = [sys.executable, "-m", "sapwood.constrain.compile_child"]
-        setup = (MEMORY, yields, *self._setup)
+        code = _NICE + (_YIELDING if yields and hasattr(os, "SCHED_IDLE") else "") + _SERVE
+        command = [sys.executable, "-c", code]
+        setup = (MEMORY, *self._setup)
         child = None
         try:
             child = Child(command, setup, {**os.environ, "PYTHONPATH": path})

@@ -35,7 +35,7 @@ REFUSED = "constraint_refused"
 THREADS = 2
 """Constraints that compile at once: one that is long does not hold up all others."""
 
-NICENESS = 10
+NICENESS = 19
 
 MAX_WAITING = 256
 """Constraints that may wait to be compiled."""
