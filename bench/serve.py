@@ -2,6 +2,9 @@
 
     python -m bench.serve --url http://127.0.0.1:30000 agent batch single --repeat 3 --out run.json
 
+Several ``--url NAME=URL`` are measured in turns, each repetition on one after the other, and their
+rates told as ratios. ``--picture`` draws the percentiles of the times.
+
 Closed loop by default: as many requests in flight as the workload says. ``--rate R`` makes it open:
 requests start at the times of a Poisson process of R a second, whatever the server does. The first
 repetition of each workload is a warm-up and is not counted. Output tokens are those of the server's
@@ -20,10 +23,11 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 
+from .picture import svg
 from .workloads import NAMES, Load, Workload, workload
 
 
@@ -153,18 +157,35 @@ def summarise(name: str, outcomes: list[Outcome], seconds: float) -> dict[str, A
     }
 
 
-async def repetition(args: argparse.Namespace, model: str, name: str, rep: int) -> dict[str, Any]:
-    """Runs a workload once against the server."""
+async def repetition(
+    args: argparse.Namespace, server: Server, name: str, rep: int
+) -> dict[str, Any]:
+    """Runs a workload once against a server."""
     work = workload(name, rep)
     timeout = aiohttp.ClientTimeout(total=args.timeout)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         start = time.perf_counter()
         if args.rate:
-            outcomes = await open_loop(session, args.url, model, work, args.rate)
+            outcomes = await open_loop(session, server.url, server.model, work, args.rate)
         else:
-            outcomes = await closed_loop(session, args.url, model, work)
-        return summarise(name, outcomes, time.perf_counter() - start)
+            outcomes = await closed_loop(session, server.url, server.model, work)
+        figures = summarise(name, outcomes, time.perf_counter() - start)
+        return {"server": server.name, **figures}
+
+
+class Server(NamedTuple):
+    """Where to send requests, and what to call it."""
+
+    name: str
+    url: str
+    model: str
+
+    @classmethod
+    def of(cls, said: str) -> Server:
+        """From ``NAME=URL`` or ``URL``."""
+        name, _, url = said.rpartition("=")
+        return cls(name or url, url, asyncio.run(served_model(url)))
 
 
 async def served_model(url: str) -> str:
@@ -191,51 +212,92 @@ def machine() -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Medians over the counted repetitions, one line a workload."""
-    lines = ["| workload | tok/s | TTFT p50 ms | inter-token p50/p99 ms | cached | errors |"]
-    lines.append("|---|---|---|---|---|---|")
+    """Medians over the counted repetitions, one line for each workload and server."""
+    lines = [
+        "| workload | server | tok/s | of the first's | TTFT p50 ms | inter-token p50/p99 ms "
+        "| cached | errors |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name in dict.fromkeys(row["workload"] for row in rows):
-        own = [row for row in rows if row["workload"] == name]
-        speed = statistics.median(row["tokens_per_second"] for row in own)
-        ttft = statistics.median(row["ttft_ms"].get("p50", 0) for row in own)
-        gap50 = statistics.median(row["inter_token_ms"].get("p50", 0) for row in own)
-        gap99 = statistics.median(row["inter_token_ms"].get("p99", 0) for row in own)
-        cached = sum(r["cached_tokens"] for r in own) / max(1, sum(r["prompt_tokens"] for r in own))
-        errors = sum(len(row["errors"]) for row in own)
-        lines.append(
-            f"| {name} | {speed:.0f} | {ttft:.0f} | {gap50:.1f} / {gap99:.1f} "
-            f"| {cached:.0%} | {errors} |"
-        )
+        first = None
+        for server in dict.fromkeys(row["server"] for row in rows):
+            own = [r for r in rows if r["workload"] == name and r["server"] == server]
+            if not own:
+                continue
+            speed = statistics.median(row["tokens_per_second"] for row in own)
+            first = first or speed
+            cached = sum(r["cached_tokens"] for r in own)
+            prompt = max(1, sum(r["prompt_tokens"] for r in own))
+            errors = sum(len(row["errors"]) for row in own)
+            lines.append(
+                f"| {name} | {server} | {speed:.0f} | {speed / max(first, 1e-9):.2f} "
+                f"| {_median(own, 'ttft_ms', 'p50'):.0f} "
+                f"| {_median(own, 'inter_token_ms', 'p50'):.1f} / "
+                f"{_median(own, 'inter_token_ms', 'p99'):.1f} "
+                f"| {cached / prompt:.0%} | {errors} |"
+            )
     return "\n".join(lines)
+
+
+def _median(rows: list[dict[str, Any]], what: str, point: str) -> float:
+    return statistics.median(row[what].get(point, 0) for row in rows)
+
+
+def picture(rows: list[dict[str, Any]]) -> str:
+    """Percentiles of the time to the first token and between tokens."""
+    panels: list[dict[str, dict[str, dict[str, float]]]] = []
+    for what in ("ttft_ms", "inter_token_ms"):
+        panel: dict[str, dict[str, dict[str, float]]] = {}
+        for row in rows:
+            own = [r for r in rows if (r["workload"], r["server"]) == _place(row)]
+            line = {point: _median(own, what, point) for point in ("p50", "p90", "p99")}
+            panel.setdefault(row["workload"], {})[row["server"]] = line
+        panels.append(panel)
+    return svg(["time to first token, ms", "time between tokens, ms"], panels)
+
+
+def _place(row: dict[str, Any]) -> tuple[str, str]:
+    return row["workload"], row["server"]
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("workloads", nargs="*", default=["single", "batch", "agent"])
-    parser.add_argument("--url", default="http://127.0.0.1:30000")
+    parser.add_argument(
+        "--url", action="append", metavar="[NAME=]URL", help="may be given several times"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="counted repetitions")
     parser.add_argument("--no-warm-up", action="store_true")
     parser.add_argument("--rate", type=float, default=0.0, help="open loop: requests a second")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for a repetition")
     parser.add_argument("--label", default="", help="what is being measured, for the result file")
     parser.add_argument("--out", type=Path, help="write all figures here as JSON")
+    parser.add_argument("--picture", type=Path, help="write the percentiles here as SVG")
     args = parser.parse_args()
     unknown = sorted(set(args.workloads) - set(NAMES))
     if unknown:
         parser.error(f"unknown workload {unknown[0]!r}; known: {', '.join(NAMES)}")
-    model = asyncio.run(served_model(args.url))
+    servers = [Server.of(said) for said in args.url or ["http://127.0.0.1:30000"]]
     rows: list[dict[str, Any]] = []
     for name in args.workloads:
-        if not args.no_warm_up and name != "agent_warm":
-            asyncio.run(repetition(args, model, name, -1))
-        for rep in range(args.repeat):
-            rows.append(asyncio.run(repetition(args, model, name, rep)))
-            print(f"{name} {rep}: {rows[-1]['tokens_per_second']:.1f} tok/s", flush=True)
+        first = 0 if args.no_warm_up or name == "agent_warm" else -1
+        for rep in range(first, args.repeat):
+            for server in servers:
+                row = asyncio.run(repetition(args, server, name, rep))
+                if rep >= 0:
+                    rows.append(row)
+                    rate = f"{row['tokens_per_second']:.1f} tok/s"
+                    print(f"{name} {rep} {server.name}: {rate}", flush=True)
     print(table(rows))
+    if args.picture:
+        args.picture.write_text(picture(rows))
     if args.out:
-        head = {"label": args.label, "model": model, "arguments": vars(args), "machine": machine()}
-        args.out.write_text(json.dumps({**head, "rows": rows}, indent=1, default=str) + "\n")
+        head = {"label": args.label, "servers": [s._asdict() for s in servers]}
+        said = {"arguments": vars(args), "machine": machine()}
+        args.out.write_text(
+            json.dumps({**head, **said, "rows": rows}, indent=1, default=str) + "\n"
+        )
 
 
 if __name__ == "__main__":
