@@ -74,6 +74,10 @@ class ModelOptions:
         ("none", "stored", "w8a8"),
     )
     attention: str = flag("auto", "attention backend", ("auto", "reference", "cpu"))
+    deterministic: bool = flag(
+        False,
+        "the same tokens whatever else is in a step, and however a prompt was computed; slower",
+    )
     context_length: int | None = flag(
         None, "most tokens of a request, prompt and output; default: the model's own", low=1
     )

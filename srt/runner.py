@@ -77,7 +77,12 @@ class ModelRunner:
         stored = checkpoint.weights()
         quant = quantization(options.quantization, device, dtype, stored)
         chosen = select(
-            options.attention, device, pool, n_heads=config.n_heads, products=quant.products
+            options.attention,
+            device,
+            pool,
+            n_heads=config.n_heads,
+            products=quant.products,
+            deterministic=options.deterministic,
         )
         weights = load_weights(stored, config, dtype, device, quant.matrix)
         with torch.inference_mode():
@@ -90,6 +95,7 @@ class ModelRunner:
             "dtype": str(dtype).removeprefix("torch."),
             **quant.describe(),
             "attention": chosen.attention,
+            "deterministic": options.deterministic,
             "kv_tokens": pool.n_slots,
             "page_size": pool.page_size,
             "threads": torch.get_num_threads(),

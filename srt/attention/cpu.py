@@ -31,8 +31,12 @@ class CpuAttention:
     use: the plan and the threads' space belong to the one step that runs.
     """
 
-    def __init__(self, pool: Pool, *, n_heads: int) -> None:
-        """Loads the kernels, or compiles them (seconds) where no cache has them yet."""
+    def __init__(self, pool: Pool, *, n_heads: int, deterministic: bool = False) -> None:
+        """Loads the kernels, or compiles them (seconds) where no cache has them yet.
+
+        With ``deterministic`` a token's attention depends on its position alone: each token is an
+        item of its own, cut at the same lengths, and shares nothing with other rows.
+        """
         keys = pool.k(0)
         _, kv_heads, head_dim = keys.shape
         assert keys.is_contiguous()
@@ -41,11 +45,12 @@ class CpuAttention:
         self._pool, self._page_size, self._dtype = pool, pool.page_size, keys.dtype
         self._shape = (n_heads, kv_heads, head_dim)
         self._limits = Limits(
-            queries=paged.MAX_QUERIES,
+            queries=1 if deterministic else paged.MAX_QUERIES,
             keys_few=256,
-            keys_many=4096,
+            keys_many=256 if deterministic else 4096,
             kv_bytes=2 * kv_heads * head_dim * keys.element_size(),
             part_bytes=4 * paged.part_floats(n_heads, head_dim),
+            groups=not deterministic,
         )
         self._bfloat16 = keys.dtype == torch.bfloat16
         self._strides: set[tuple[int, ...]] = set()

@@ -23,13 +23,17 @@ _MANY = np.iinfo(np.int32).max
 
 
 class Limits(NamedTuple):
-    """How large an item may be, and what a part costs in bytes read or written."""
+    """How large an item may be, and what a part costs in bytes read or written.
+
+    Without ``groups`` each row reads all that it sees itself.
+    """
 
     queries: int
     keys_few: int
     keys_many: int
     kv_bytes: int
     part_bytes: int
+    groups: bool = True
 
 
 class Work(NamedTuple):
@@ -104,7 +108,7 @@ def plan_work(batch: Batch, page_size: int, limits: Limits) -> Work:
     n_tokens = np.array([row.stop - row.start for row in batch.rows])
     firsts = np.concatenate(([0], np.cumsum(n_tokens)))
     grouped: list[list[tuple[int, int]]] = [[] for _ in batch.rows]
-    for group in batch.groups:
+    for group in batch.groups if limits.groups else ():
         if pays(group, limits):
             _add_group(draft, group, batch.rows, firsts, page_size, limits)
             for index in group.rows:

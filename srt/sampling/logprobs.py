@@ -29,14 +29,14 @@ class LogprobRows:
 
 def top_logprobs(logits_SV: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprobs]:
     """For each position the log-probability of ``tokens[i]``, and the best ``top``, best first."""
-    norm_S = torch.logsumexp(logits_SV.double(), -1)
+    # Not logsumexp: it adds up one row in another order than several.
+    logprobs_SV = torch.log_softmax(logits_SV.double(), -1)
     index_S = torch.tensor(tokens, device=logits_SV.device)
-    own_S = logits_SV.gather(1, index_S[:, None])[:, 0].double() - norm_S
-    values = own_S.tolist()
+    values = logprobs_SV.gather(1, index_S[:, None])[:, 0].tolist()
     if not top:
         return [TokenLogprobs(t, v) for t, v in zip(tokens, values, strict=True)]
     best = logits_SV.topk(min(top + _SPARE, logits_SV.shape[1]))
-    tops = (best.values.double() - norm_S[:, None]).tolist()
+    tops = logprobs_SV.gather(1, best.indices).tolist()
     result = []
     for token, value, logs, ids in zip(tokens, values, tops, best.indices.tolist(), strict=True):
         pairs = sorted(zip(ids, logs, strict=True), key=lambda pair: (-pair[1], pair[0]))
