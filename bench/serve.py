@@ -18,6 +18,7 @@ import asyncio
 import json
 import platform
 import random
+import re
 import statistics
 import subprocess
 import time
@@ -165,13 +166,28 @@ async def repetition(
     timeout = aiohttp.ClientTimeout(total=args.timeout)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        before = await passes(session, server.url)
         start = time.perf_counter()
         if args.rate:
             outcomes = await open_loop(session, server.url, server.model, work, args.rate)
         else:
             outcomes = await closed_loop(session, server.url, server.model, work)
         figures = summarise(name, outcomes, time.perf_counter() - start)
+        after = await passes(session, server.url)
+        if before is not None and after is not None:
+            figures["passes_per_token"] = (after - before) / max(1, figures["output_tokens"])
         return {"server": server.name, **figures}
+
+
+async def passes(session: aiohttp.ClientSession, url: str) -> float | None:
+    """Tokens for which a forward pass was needed: all but those that a grammar forced.
+
+    ``None`` where the server does not tell.
+    """
+    async with session.get(url + "/metrics") as response:
+        told = await response.text() if response.status == 200 else ""
+    found = dict(re.findall(r"^sapwood_(output|forced)_tokens_total (\S+)$", told, re.MULTILINE))
+    return float(found["output"]) - float(found["forced"]) if len(found) == 2 else None
 
 
 class Server(NamedTuple):
@@ -215,8 +231,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Medians over the counted repetitions, one line for each workload and server."""
     lines = [
         "| workload | server | tok/s | of the first's | TTFT p50 ms | inter-token p50/p99 ms "
-        "| cached | errors |",
-        "|---|---|---|---|---|---|---|---|",
+        "| cached | passes/token | errors |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(row["workload"] for row in rows):
         first = None
@@ -234,9 +250,14 @@ def table(rows: list[dict[str, Any]]) -> str:
                 f"| {_median(own, 'ttft_ms', 'p50'):.0f} "
                 f"| {_median(own, 'inter_token_ms', 'p50'):.1f} / "
                 f"{_median(own, 'inter_token_ms', 'p99'):.1f} "
-                f"| {cached / prompt:.0%} | {errors} |"
+                f"| {cached / prompt:.0%} | {_passes(own)} | {errors} |"
             )
     return "\n".join(lines)
+
+
+def _passes(rows: list[dict[str, Any]]) -> str:
+    told = [row["passes_per_token"] for row in rows if "passes_per_token" in row]
+    return f"{statistics.median(told):.2f}" if told else ""
 
 
 def _median(rows: list[dict[str, Any]], what: str, point: str) -> float:
