@@ -23,9 +23,9 @@ GENS = {
 }
 
 
-def script(request: Request | ScoreRequest) -> object:
+def script(request: Request | ScoreRequest) -> Answer | str:
     if isinstance(request, ScoreRequest):
-        return request.continuations[0]
+        return str(request.continuations[0])
     text = "7" if request.sampling.regex == "[0-9]" else answer(request)
     meta = {"prompt_tokens": 3, "cached_tokens": 1, "completion_tokens": 2}
     return Answer(text=text, meta=meta)

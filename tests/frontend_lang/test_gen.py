@@ -90,7 +90,7 @@ def test_c087_every_parameter_arrives(name: str) -> None:
     """C087: set in ``gen``, and for all of a run."""
     value = UNUSUAL[name]
     assert value != getattr(Sampling(), name)
-    beside = {"return_logprob": True} if name in DETAILS else {}
+    beside: dict[str, Any] = {"return_logprob": True} if name in DETAILS else {}
     sampling = sent(sw.gen("x", **beside, **{name: value}))
     assert sampling.changed() == {name: value, **beside}
     of_run = "max_new_tokens" if name == "max_tokens" else name
@@ -216,7 +216,7 @@ def test_answers_are_read_as_the_type_that_was_asked_for(kind: Any) -> None:
 
     runtime = sw.Scripted([text, text])
     state = program.run(backend=runtime)
-    value = state.ret_value
+    value: Any = state.ret_value
     if isinstance(kind, type):
         assert isinstance(value, kind)
         assert value.name == "a"

@@ -230,7 +230,9 @@ def test_c087_every_parameter_reaches_a_server(name: str, program: Any, logprobs
         return [native, native] if path == "/generate" else standard(path, body)
 
     wire = Wire(answer)
-    beside = {"return_logprob": True} if logprobs and name != "return_logprob" else {}
+    beside: dict[str, Any] = (
+        {"return_logprob": True} if logprobs and name != "return_logprob" else {}
+    )
     with sw.Server("http://x/", transport=httpx.MockTransport(wire)) as runtime:
         asked = sw.gen("x", **{name: UNUSUAL[name]}, **beside)
         asking = sw.function(
