@@ -219,7 +219,7 @@ def test_answers_are_read_as_the_type_that_was_asked_for(kind: Any) -> None:
     value: Any = state.ret_value
     if isinstance(kind, type):
         assert type(value) is kind
-        assert value.name == "a"
+        assert state.ret_value.name == "a"
     else:
         assert value in ([Data("a", 1)], {"k": Data("a", 1)})
     assert state.raw("x") == text
