@@ -47,6 +47,12 @@ def equal(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def _enum(value: Any, wanted: list[Any], schema: Any, root: Any) -> bool:
+    if isinstance(value, str):
+        return value in wanted
+    return any(equal(value, each) for each in wanted)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -173,7 +179,7 @@ _NUMBER = (int, float)
 _RULES: dict[str, Rule] = {
     "type": _type,
     "const": lambda value, wanted, schema, root: equal(value, wanted),
-    "enum": lambda value, wanted, schema, root: any(equal(value, each) for each in wanted),
+    "enum": _enum,
     "$ref": lambda value, ref, schema, root: satisfies(value, target(ref, root), root),
     "minimum": _bound(_NUMBER, lambda value, bound: value >= bound),
     "maximum": _bound(_NUMBER, lambda value, bound: value <= bound),

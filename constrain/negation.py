@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import Any
 
 from . import keywords
 from .pointer import target
+from .schema import copied
 
 Schema = dict[str, Any]
 
@@ -86,7 +86,7 @@ def _negated_keyword(
     if keyword == "allOf":
         return _any([negated(each, root, refs, names) for each in value])
     if keyword == "not":
-        return copy.deepcopy(value)
+        return copied(value)
     if keyword == "$ref":
         return negated(_target(value, root, refs), root, refs + 1, names)
     if keyword in ("enum", "const"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from .pointer import target
 from .refusal import Refusal, UnenforceableError
 from .relax import LEVELS, keys_first, loose_always, subschemas
 from .rewrite import rewritten
-from .schema import checked, children
+from .schema import checked, children, copied
 from .spec import Warning
 
 
@@ -47,7 +46,7 @@ def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
                 Warning(pointer=refusal.pointer, keyword=refusal.keyword, reason=refusal.reason)
             )
     normalise(exact)
-    engine = keys_first(rewritten(copy.deepcopy(exact)))
+    engine = keys_first(rewritten(copied(exact)))
     loosened = loose_always(engine)
     residue = loosened or _has_judged_formats(exact)
     return SchemaPlan(engine, exact, residue, tuple(warnings))
@@ -55,7 +54,7 @@ def plan(schema: Any, *, lenient: bool = False) -> SchemaPlan:
 
 def without(schema: Any, refusal: UnenforceableError) -> Any:
     """A schema without the keyword that a refusal blames."""
-    found = copy.deepcopy(schema)
+    found = copied(schema)
     holder = target("#" + quote(refusal.pointer, safe="/~"), found)
     assert isinstance(holder, dict)
     del holder[refusal.keyword]
@@ -75,7 +74,7 @@ def relaxed(made: SchemaPlan, reason: str) -> SchemaPlan | None:
         return None
     for pointer, keyword in unreadable(made.exact, ""):
         raise Refusal(pointer, keyword, f"an expression that cannot be read: {reason}")
-    engine = copy.deepcopy(made.exact)
+    engine = copied(made.exact)
     for level in LEVELS[:looseness]:
         level(engine)
     engine = keys_first(rewritten(engine))

@@ -100,7 +100,18 @@ def children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def escaped(name: str) -> str:
     """A name as a JSON pointer writes it."""
-    return name.replace("~", "~0").replace("/", "~1")
+    if "~" in name or "/" in name:
+        return name.replace("~", "~0").replace("/", "~1")
+    return name
+
+
+def copied(value: Any) -> Any:
+    """A copy of what JSON can say, all levels of it: a good deal faster than ``deepcopy``."""
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [copied(each) for each in value]
+    return value
 
 
 def _split(pointer: str) -> tuple[str, str]:
