@@ -137,7 +137,7 @@ def _alive(process: psutil.Process) -> bool:
 
 
 @contextlib.contextmanager
-def _starting() -> Iterator[Callable[..., Server]]:
+def starting() -> Iterator[Callable[..., Server]]:
     with contextlib.ExitStack() as stack:
 
         def begin(*arguments: str) -> Server:
@@ -152,14 +152,14 @@ def _starting() -> Iterator[Callable[..., Server]]:
 @pytest.fixture
 def start() -> Iterator[Callable[..., Server]]:
     """Starts servers of a test's own."""
-    with _starting() as begin:
+    with starting() as begin:
         yield begin
 
 
 @pytest.fixture(scope="session")
 def server(default_model_path: Path) -> Iterator[Server]:
     """One server of the default model, for all tests that leave it as it was."""
-    with _starting() as begin:
+    with starting() as begin:
         live = begin(str(default_model_path), "--port", "0", "--kv-tokens", "30000")
         yield live.ready()
         live.process.terminate()
