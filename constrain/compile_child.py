@@ -1,7 +1,7 @@
 """The process in which constraints compile: what it takes can be limited, and hurts nobody.
 
-Run as a module, by ``RemoteCompiler``. Answers are ``("ok", bytes)``, what ``Refusal`` says, or
-``("memory",)``.
+Run as a module, by ``RemoteCompiler``. Answers are ``("ok", bytes)``, what ``Refusal`` says,
+``("memory",)``, or ``("slow",)``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import signal
 import struct
 import sys
 import threading
@@ -27,12 +28,46 @@ def main() -> None:
     setup = _read(source)
     if setup is None:
         return
-    memory, vocabulary, encode = setup
+    memory, quick, vocabulary, encode = setup
     compiler = ConstraintCompiler(vocabulary, encode)
     transfer = Transfer(compiler.shared)
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory,) * 2)
     while (request := _read(source)) is not None:
-        _write(sink, _answer(compiler, transfer, request))
+        _write(sink, _limited(quick, compiler, transfer, request))
+
+
+class _TooLongError(BaseException):
+    """Nothing that expects an error may take this for one."""
+
+
+def _limited(seconds: float | None, *asked: Any) -> Any:
+    """``_answer``, or ``("slow",)`` after so many seconds of processor time (and ten times as many
+    of any time, as where another process works)."""
+    if seconds is None:
+        return _answer(*asked)
+    _stopped.clear()
+    try:
+        signal.signal(signal.SIGPROF, _stop)
+        signal.signal(signal.SIGALRM, _stop)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
+        answer = _answer(*asked)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except _TooLongError:
+        return ("slow",)
+    # Where it was native code that called back, the error has become another one.
+    return ("slow",) if _stopped.is_set() else answer
+
+
+_stopped = threading.Event()
+
+
+def _stop(*_: Any) -> None:
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _stopped.set()
+    raise _TooLongError
 
 
 def _answer(compiler: ConstraintCompiler, transfer: Transfer, request: Any) -> Any:

@@ -19,3 +19,7 @@ class Refusal(ValueError):
 
 class UnenforceableError(Refusal):
     """A keyword that is well-formed and cannot be enforced: a lenient constraint does without."""
+
+
+class BusyError(Exception):
+    """Too many constraints that take long wait to be compiled."""

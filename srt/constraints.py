@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from sapwood.constrain.refusal import Refusal
+from sapwood.constrain.refusal import BusyError, Refusal
 from sapwood.constrain.spec import Constraint
 from sapwood.constrain.vocabulary import Vocabulary
 
@@ -32,8 +32,8 @@ DEADLINE = 10.0
 REFUSED = "constraint_refused"
 """The code of a constraint that is malformed or cannot be enforced."""
 
-THREADS = 2
-"""Constraints that compile at once: one that is long does not hold up all others."""
+THREADS = 16
+"""Constraints that compile at once: those that are long, and wait, do not hold up others."""
 
 NICENESS = 19
 
@@ -59,6 +59,12 @@ class Compiling:
         """Whether the result is there, a refusal perhaps."""
         return self._future.done()
 
+    @property
+    def passing(self) -> bool:
+        """Whether it failed for what may be over by now."""
+        failed = self._future.exception(timeout=0) if self.done else None
+        return isinstance(failed, TimeoutError | BusyError)
+
     def result(self) -> Compiled:
         """The compiled constraint; ``RequestError`` where it was refused."""
         try:
@@ -67,6 +73,12 @@ class Compiling:
             raise RequestError(
                 str(refusal), param=refusal.pointer or None, code=REFUSED
             ) from refusal
+        except BusyError as error:
+            raise RequestError(
+                "too many constraints that take long to compile are waiting; try again later",
+                code="queue_full",
+                status=503,
+            ) from error
         except TimeoutError as error:
             raise RequestError(
                 f"the constraint was not compiled within {self.deadline - self._began:g} seconds",
@@ -126,7 +138,7 @@ class Constraints:
         wait."""
         self._asked += 1
         known = self._known.get(constraint)
-        if known is not None:
+        if known is not None and not known.passing:
             self._hits += 1
             self._known.move_to_end(constraint)
             return known

@@ -11,7 +11,7 @@ import pytest
 
 from sapwood.constrain import remote
 from sapwood.constrain.compile import Compiled, ConstraintCompiler
-from sapwood.constrain.refusal import Refusal
+from sapwood.constrain.refusal import BusyError, Refusal
 from sapwood.constrain.remote import RemoteCompiler
 from sapwood.constrain.spec import (
     Choice,
@@ -104,20 +104,31 @@ def test_refusals_come_back_whole(started: RemoteCompiler) -> None:
         started.compile(Regex("("), soon())
 
 
-def test_one_that_is_late_gets_another_process_and_is_killed_there(
-    started: RemoteCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_late_is_killed_and_others_go_on(started: RemoteCompiler) -> None:
     started.compile(JsonSchema(schema="true"), soon())
-    child = started._idle[True]
-    monkeypatch.setattr(remote, "PATIENCE", 0.0)
-    assert walk(started.compile(JsonSchema(schema=json.dumps(ENDLESS)), soon()))
-    assert not child.is_alive
-    other = started._idle[False]
+    child = started._idle[False]
     with pytest.raises(TimeoutError):
         started.compile(JsonSchema(schema=json.dumps(ENDLESS)), time.monotonic())
-    assert not other.is_alive
-    monkeypatch.undo()
+    assert not child.is_alive
     assert walk(started.compile(JsonSchema(schema=json.dumps(POINT)), soon()))
+
+
+def test_one_that_is_not_quick_goes_to_the_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "QUICK", 1e-6)
+    compiler = RemoteCompiler(VOCABULARY, encode)
+    start(compiler)
+    constraint = JsonSchema(schema=json.dumps(ENDLESS))
+    here = ConstraintCompiler(VOCABULARY, encode).compile(constraint)
+    assert walk(compiler.compile(constraint, soon())) == walk(here)
+    assert compiler._idle.keys() == {False, True}
+    # Nor is one that the process for quick ones does not give back.
+    monkeypatch.setattr(remote, "PATIENCE", 0.0)
+    quick = compiler._idle[False]
+    assert walk(compiler.compile(constraint, soon())) == walk(here)
+    assert not quick.is_alive
+    monkeypatch.setattr(remote, "MOST_WAITING", 0)
+    with pytest.raises(BusyError):
+        compiler.compile(constraint, soon())
 
 
 def test_a_process_that_is_gone_refuses_one_constraint(started: RemoteCompiler) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sapwood.constrain.refusal import Refusal
+from sapwood.constrain.refusal import BusyError, Refusal
 from sapwood.constrain.spec import Choice, Constraint
 from sapwood.constrain.vocabulary import Vocabulary
 from sapwood.srt import constraints as module
@@ -36,6 +36,10 @@ class Compiler:
             self.turns += 1
         if constraint.options == ("refused",):
             raise Refusal("/x", "enum", "not that")
+        if constraint.options == ("late",):
+            raise TimeoutError
+        if constraint.options == ("busy",):
+            raise BusyError
         if constraint.options == ("broken",):
             raise ZeroDivisionError("a fault of the compiler's own")
         return Compiled()
@@ -66,6 +70,20 @@ def service(compiler: Compiler, **options: Any) -> Constraints:
     made = Constraints(VOCABULARY, lambda text: [], **options)
     made._compiler = compiler  # type: ignore[assignment]
     return made
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "status"), [("late", "constraint_timeout", 400), ("busy", "queue_full", 503)]
+)
+def test_what_failed_for_now_is_not_remembered(
+    compiler: Compiler, option: str, code: str, status: int
+) -> None:
+    constraints = service(compiler)
+    for _ in range(2):
+        with pytest.raises(RequestError) as caught:
+            wait(constraints.ask(of(option))).result()
+        assert (caught.value.code, caught.value.status) == (code, status)
+    assert compiler.made == [of(option)] * 2
 
 
 def test_equal_constraints_compile_once(compiler: Compiler) -> None:
