@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from ..chat_template import ChatTemplate
 from ..errors import RequestError
 from ..front.bodies import ChatBody, CompletionBody
@@ -22,6 +20,7 @@ from ..front.protocol import decode
 from ..front.token_names import TokenNames
 from ..tokenizer import Tokenizer
 from ..tool_calls import CallFormat
+from .constraints import encoded
 
 B = TypeVar("B", ChatBody, CompletionBody)
 
@@ -77,9 +76,10 @@ class Chats:
 
 def _decoded(given: Mapping[str, Any], kind: type[B]) -> B:
     try:
-        body = decode(msgspec.json.encode(given), kind)
-    except (TypeError, OverflowError, RecursionError) as error:
+        data = encoded(given)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RequestError(f"the body is no JSON: {error}") from error
+    body = decode(data, kind)
     if body.stream:
         raise RequestError("a reply of the engine's is whole", param="stream")
     return body

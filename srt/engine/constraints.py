@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
@@ -45,7 +46,16 @@ def held(options: Constraining) -> Held | None:
     if not fields:
         return None
     try:
-        body = msgspec.json.encode(fields)
+        body = encoded(fields)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RequestError(f"a constraint is no JSON: {error}") from error
     return constraint.held(decode(body, ConstraintFields))
+
+
+def encoded(value: Any) -> bytes:
+    """JSON of what Python writes. ``ValueError`` for numbers that JSON has not.
+
+    msgspec alone writes those as ``null``, which means something else.
+    """
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=msgspec.to_builtins)
+    return text.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -146,6 +147,18 @@ def test_c001_what_cannot_be_held_is_refused(
     if param is not None:
         assert (refused.value.param or "").startswith(param)
     assert engine.generate("x", SamplingParams(max_tokens=2)).ids
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_has_not_are_refused(engine: Engine, number: float) -> None:
+    with pytest.raises(RequestError, match="not JSON compliant"):
+        engine.generate("A number: ", SamplingParams(max_tokens=8), json_schema={"const": number})
+
+
+def test_a_chat_s_numbers_that_json_has_not_are_refused(engine: Engine) -> None:
+    body = {"messages": chat("A number."), "temperature": float("nan"), "max_tokens": 4}
+    with pytest.raises(RequestError, match="not JSON compliant"):
+        asyncio.run(engine.achat(body))
 
 
 def test_a_budget_that_is_too_small_is_refused(engine: Engine) -> None:
