@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from .characters import Ranges, has
 from .ebnf import ROOT, Chars, Either, Node, Ref, Repeated, Rules, Sequence
@@ -47,20 +47,34 @@ class Step:
 class Frame:
     """A stack: what follows when a rule has ended, and below it what follows then."""
 
-    __slots__ = ("__weakref__", "_kids", "least", "parent", "then")
+    __slots__ = ("__weakref__", "_kid", "_kids", "least", "parent", "then")
 
     def __init__(self, then: Step | None, parent: Frame | None) -> None:
         self.then = then
         self.parent = parent
         self.least: int = _least(then) + (parent.least if parent else 0)
-        self._kids: WeakValueDictionary[int, Frame] = WeakValueDictionary()
+        # Most stacks have one stack above them, and a dictionary takes longer to make than they.
+        self._kid: ref[Frame] | None = None
+        self._kids: WeakValueDictionary[int, Frame] | None = None
 
     def pushed(self, then: Step) -> Frame:
         """The stack with something more on top: the same object each time."""
-        kid = self._kids.get(id(then))
+        kid = None if self._kid is None else self._kid()
+        if kid is not None and kid.then is then:
+            return kid
         if kid is None:
-            kid = self._kids[id(then)] = Frame(then, self)
-        return kid
+            others = None if self._kids is None else self._kids.get(id(then))
+            if others is not None:
+                return others
+            made = Frame(then, self)
+            self._kid = ref(made)
+            return made
+        if self._kids is None:
+            self._kids = WeakValueDictionary()
+        found = self._kids.get(id(then))
+        if found is None:
+            found = self._kids[id(then)] = Frame(then, self)
+        return found
 
 
 def _least(step: Step | None) -> int:
